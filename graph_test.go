@@ -17,7 +17,8 @@ import (
 
 const module = "github.com/meshcni/meshcni"
 
-// graph is who imports whom. Packages of this module are named from its root: "./interception".
+// graph holds each package's imports. Packages of this module are named from its root:
+// "./interception".
 type graph map[string]node
 
 type node struct {
@@ -25,7 +26,8 @@ type node struct {
 	standard bool
 }
 
-// add adds an import, and the packages if they are not there yet. Here, standard is what has no dot in it.
+// add adds an import, and the packages if they are new. It takes a name without a dot for the
+// standard library.
 func (g graph) add(from, to string) {
 	for _, name := range []string{from, to} {
 		if _, ok := g[name]; !ok {
@@ -37,7 +39,7 @@ func (g graph) add(from, to string) {
 	g[from] = n
 }
 
-// list asks the go command for packages and all that they import.
+// list gets packages and all their imports from the go command.
 func list(t *testing.T, on target, packages ...string) graph {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-json=ImportPath,Imports,Standard"}, packages...)...)
@@ -67,7 +69,7 @@ func list(t *testing.T, on target, packages ...string) graph {
 	}
 }
 
-// short names a package of this module from its root.
+// short returns the name of a package of this module from its root.
 func short(path string) string {
 	if rest, ok := strings.CutPrefix(path, module); ok && (rest == "" || rest[0] == '/') {
 		return "." + rest
@@ -75,17 +77,18 @@ func short(path string) string {
 	return path
 }
 
-// A rule says what packages may not reach by their imports, directly or through others. Its patterns are those of the go command;
-// "std" is the standard library.
+// rule lists what packages may not reach by their imports, directly or through others. Its patterns
+// are those of the go command; "std" is the standard library.
 type rule struct {
 	why string
-	// from and except say which packages the rule is about.
+	// from and except choose the packages that the rule covers.
 	from, except []string
 	// never may not be reached. If only is given, nothing else may be.
 	never, only []string
 }
 
-// violations are the ways in which a graph breaks the rule: of each package, and to each package that it may not reach, a shortest.
+// violations returns the ways in which a graph breaks the rule: for each package and each forbidden
+// package that it reaches, one shortest path.
 func (r rule) violations(g graph) []string {
 	var found []string
 	for _, pattern := range r.from {
@@ -107,7 +110,8 @@ func (r rule) forbids(g graph, name string) bool {
 	return g.matchAny(r.never, name) || r.only != nil && !g.matchAny(r.only, name)
 }
 
-// chains are the shortest ways from a package to those that are forbidden. A way doesn't lead through them.
+// chains returns the shortest paths from a package to the forbidden ones. No path leads through a
+// forbidden package.
 func (g graph) chains(from string, forbidden func(graph, string) bool) [][]string {
 	var found [][]string
 	seen := map[string]bool{from: true}
@@ -122,7 +126,7 @@ func (g graph) chains(from string, forbidden func(graph, string) bool) [][]strin
 			switch {
 			case forbidden(g, next):
 				found = append(found, longer)
-			case !g[next].standard: // the standard library's own imports are its own affair
+			case !g[next].standard: // the standard library's own imports do not matter
 				queue = append(queue, longer)
 			}
 		}
@@ -130,7 +134,7 @@ func (g graph) chains(from string, forbidden func(graph, string) bool) [][]strin
 	return found
 }
 
-// unlike says what a program is made of that isn't listed, and what is listed and not there.
+// unlike returns packages of a program that are not listed, and listed ones that it lacks.
 func (g graph) unlike(program string, listed []string) []string {
 	var problems []string
 	parts := map[string]bool{program: true}
@@ -164,7 +168,7 @@ func (g graph) matchAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return g.match(pattern, name) })
 }
 
-// match matches as the go command does: "..." stands for anything, "x/..." also for x.
+// match matches as the go command does: "..." stands for anything, and "x/..." also matches x.
 func (g graph) match(pattern, name string) bool {
 	if pattern == "std" {
 		return g[name].standard

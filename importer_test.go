@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// importer is a module outside of this one, which has nothing but what is in the module cache.
+// importer is a module outside this one, with only the module cache available.
 type importer struct {
 	directory string
 }
@@ -53,7 +53,7 @@ func (i importer) imports(t *testing.T, name string, packages []string) {
 	i.write(t, name+"/"+name+".go", text)
 }
 
-// add writes a package from a page into the directory named after its command or its package.
+// add writes a page's package into a directory named after its command or package.
 func (i importer) add(t *testing.T, source string) {
 	t.Helper()
 	_, rest, _ := strings.Cut("\n"+source, "\npackage ")
@@ -65,7 +65,8 @@ func (i importer) add(t *testing.T, source string) {
 	i.write(t, filepath.Join(directory, name+".go"), source)
 }
 
-// build builds the command of a page, for this system and as a check for macOS, and gives the program's path.
+// build builds the command of a page for this system and, as a check, for macOS. It returns the
+// program's path.
 func (i importer) build(t *testing.T, page, command string) string {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -83,7 +84,7 @@ func (i importer) build(t *testing.T, page, command string) string {
 	return program
 }
 
-// run runs the go command in the module, for a system, and gives what it printed.
+// run runs the go command in the module, for a system, and returns its output.
 func (i importer) run(t *testing.T, on target, args ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", args...)
@@ -118,7 +119,8 @@ func TestImporter(t *testing.T) {
 	}
 }
 
-// TestPagesCompile has the packages of each page in docs in a module of the page's own, a directory for each, and runs their tests.
+// TestPagesCompile puts the packages of each page in docs into a module for that page, a directory
+// for each, and runs their tests.
 func TestPagesCompile(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob(filepath.Join("docs", "*.md"))
@@ -157,10 +159,11 @@ func compilePage(t *testing.T, page string) {
 	}
 }
 
-// mostMain is how long the main of another mesh's plugin may be, in lines.
+// mostMain limits the length, in lines, of the main of another mesh's plugin.
 const mostMain = 40
 
-// TestPluginOfAnImporterIsShort measures the plugin of docs/importing.md, which TestPagesCompile runs.
+// TestPluginOfAnImporterIsShort measures the plugin of docs/importing.md, which TestPagesCompile
+// runs.
 func TestPluginOfAnImporterIsShort(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join("docs", "importing.md"))
@@ -178,7 +181,7 @@ func TestPluginOfAnImporterIsShort(t *testing.T) {
 	t.Error("the page has no plugin")
 }
 
-// packagesIn are the Go packages in a text in Markdown, as they stand there.
+// packagesIn returns the Go packages in a Markdown text.
 func packagesIn(t *testing.T, markdown string) []string {
 	t.Helper()
 	var all []string

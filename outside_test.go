@@ -28,13 +28,14 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// foreignNetwork is the list of another program, and foreignPlugin its binary.
+// foreignNetwork is another program's configuration list, and foreignPlugin its binary.
 const (
 	foreignNetwork = "{\n  \"cniVersion\": \"1.0.0\",\n  \"name\": \"net\",\n  \"plugins\": [ {\"type\": \"ptp\"} ]\n}\n"
 	foreignPlugin  = "another program's"
 )
 
-// outsideNode is the file system of a node, for the daemon of docs/importing.md, which a module outside of this one is built from.
+// outsideNode is a node's file system for the daemon of docs/importing.md, which is built in a
+// module outside this one.
 type outsideNode struct {
 	t       *testing.T
 	program string
@@ -42,7 +43,7 @@ type outsideNode struct {
 	watcher *fsnotify.Watcher
 }
 
-// newOutsideNode has a network, a plugin of another program and a service account.
+// newOutsideNode makes a node with a network, a plugin of another program and a service account.
 func newOutsideNode(t *testing.T, program string) *outsideNode {
 	t.Helper()
 	n := &outsideNode{t: t, program: program, root: t.TempDir()}
@@ -80,7 +81,7 @@ func (n *outsideNode) write(name, text string) {
 	}
 }
 
-// command is the daemon, with arguments after those that say where the node is.
+// command returns the daemon's command, with arguments after those for the node's directories.
 func (n *outsideNode) command(args ...string) *exec.Cmd {
 	command := exec.CommandContext(n.t.Context(), n.program, append([]string{
 		"-host", n.root, "-run", n.in("run"), "-account", n.in("account"), "-source", n.in("source"),
@@ -89,7 +90,7 @@ func (n *outsideNode) command(args ...string) *exec.Cmd {
 	return command
 }
 
-// do runs a command to its end, which must be a good one.
+// do runs a command that must succeed.
 func (n *outsideNode) do(args ...string) {
 	n.t.Helper()
 	if output, err := n.command(args...).CombinedOutput(); err != nil {
@@ -126,7 +127,7 @@ func (n *outsideNode) end(daemon *exec.Cmd, by syscall.Signal) {
 	}
 }
 
-// until waits for a condition, which is asked whenever a file of the node changes.
+// until waits for a condition, which it checks whenever a file of the node changes.
 func (n *outsideNode) until(what string, holds func() bool) {
 	n.t.Helper()
 	const patience = 2 * time.Minute
@@ -143,11 +144,12 @@ func (n *outsideNode) until(what string, holds func() bool) {
 	}
 }
 
-// marker is the note of an uninstall.
+// marker is the uninstall marker.
 const marker = "opt/cni/bin/linkmesh-cni.uninstalled"
 
-// files are those that matter: neither the claim nor the note of an uninstall, which have times, nor what a killed process was writing in the run
-// directory, where a plugin may be writing too.
+// files returns the files to compare. It skips the claim and the uninstall marker, which contain
+// times, and temporary files in the run directory, where a killed process or a plugin may have been
+// writing.
 func (n *outsideNode) files() map[string]string {
 	n.t.Helper()
 	found := map[string]string{}
@@ -162,7 +164,8 @@ func (n *outsideNode) files() map[string]string {
 				continue
 			}
 			if text, err := os.ReadFile(n.in(name)); err == nil {
-				found[name] = strings.ReplaceAll(string(text), n.root, "ROOT") // the entry names the run directory
+				// the entry names the run directory
+				found[name] = strings.ReplaceAll(string(text), n.root, "ROOT")
 			}
 		}
 	}
@@ -176,7 +179,8 @@ func (n *outsideNode) want(when string, want map[string]string) {
 	}
 }
 
-// chained says what is wrong with the network, as a runtime loads it, or with the plugin that it names.
+// chained returns an error if a runtime cannot load the network, or if the plugin that it names is
+// wrong.
 func (n *outsideNode) chained() error {
 	files, err := libcni.ConfFiles(n.in("etc/cni/net.d"), []string{".conf", ".conflist", ".json"})
 	if err != nil || len(files) != 1 {
@@ -196,7 +200,7 @@ func (n *outsideNode) chained() error {
 	return err
 }
 
-// TestInstallerOutside builds the daemon of docs/importing.md in a module outside of this one.
+// TestInstallerOutside builds the daemon of docs/importing.md in a module outside this one.
 func TestInstallerOutside(t *testing.T) {
 	t.Parallel()
 	program := newImporter(t).build(t, "docs/importing.md", "linkmesh-node")
@@ -217,7 +221,8 @@ func TestInstallerOutside(t *testing.T) {
 	})
 }
 
-// refusedOutside has arguments that the plugin could not follow, or the daemon does not know: nothing is installed.
+// refusedOutside uses arguments that the plugin could not follow, or that the daemon does not know.
+// Nothing is installed.
 func refusedOutside(t *testing.T, program string) {
 	t.Helper()
 	n := newOutsideNode(t, program)
@@ -245,8 +250,9 @@ func refusedOutside(t *testing.T, program string) {
 	}
 }
 
-// killedOutside kills an install, and an uninstall, behind each change that it makes: kill -9 at the first event, the second and so on. The next
-// process puts everything right, and what belongs to others is never lost.
+// killedOutside kills an install and an uninstall after each of their changes: kill -9 at the first
+// event, the second and so on. The next process repairs everything, and other programs' files are
+// never lost.
 func killedOutside(t *testing.T, program string) {
 	t.Helper()
 	n := newOutsideNode(t, program)
@@ -283,7 +289,8 @@ func killedOutside(t *testing.T, program string) {
 	t.Logf("%v kills", kills)
 }
 
-// killAt runs a command, and kills it when it has changed the node so many times. It says false when the command has ended before.
+// killAt runs a command, and kills it after this number of changes to the node. It returns false if
+// the command ended before.
 func (n *outsideNode) killAt(deed string, changes int) bool {
 	n.t.Helper()
 	for len(n.watcher.Events) > 0 {
@@ -311,8 +318,8 @@ func (n *outsideNode) killAt(deed string, changes int) bool {
 	return <-ended != nil
 }
 
-// upgradedOutside has a newer version take over from one that runs on. A reader finds a valid chain and a plugin at every instant, also when the
-// newer one is killed.
+// upgradedOutside has a newer version take over from a running one. A reader finds a valid network
+// and a plugin at every instant, even if the newer version is killed.
 func upgradedOutside(t *testing.T, program string) {
 	t.Helper()
 	n := newOutsideNode(t, program)

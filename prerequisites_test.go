@@ -15,7 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPrerequisites runs the script that installs what tests need, on machines made up of the programs in testdata/machine.
+// TestPrerequisites runs the script that installs what tests need, on machines made of the programs
+// in testdata/machine.
 func TestPrerequisites(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -64,18 +65,20 @@ func TestPrerequisites(t *testing.T) {
 	}
 }
 
-// answer is what the script did.
+// answer is the result of the script.
 type answer struct {
 	code                  int
 	stdout, stderr, calls string
 }
 
-// prerequisites runs the script on a machine with these programs: name, and file in testdata/machine.
+// prerequisites runs the script on a machine with these programs, given by name and by file in
+// testdata/machine.
 func prerequisites(t *testing.T, programs map[string]string, needs []string) answer {
 	t.Helper()
 	path := t.TempDir()
 	for name, file := range programs {
-		// A link, as a file written now may still be open in another test's child, and can't be run then.
+		// A link, because another test's child may still have a newly written file open, and such a
+		// file cannot be run.
 		target, err := filepath.Abs(filepath.Join("testdata", "machine", file))
 		if err != nil {
 			t.Fatal(err)

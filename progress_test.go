@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// TestProgressLeavesNothingBehind compiles a program as make demo does, which writes no binary into the directory.
+// TestProgressLeavesNothingBehind compiles a program as make demo does. It writes no binary into
+// the directory.
 func TestProgressLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	script, err := filepath.Abs(".ci/progress")

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// mostLines is what a source file may have.
+// mostLines limits the length of a source file.
 const mostLines = 600
 
 func TestSources(t *testing.T) {
@@ -61,12 +61,12 @@ func TestSourcesCatch(t *testing.T) {
 	}
 }
 
-// rooms are the directories at the top that may have source files.
+// rooms returns the top directories that may have source files.
 func rooms() []string {
 	return []string{".", ".ci", "ambient", "conflist", "examples", "internal", "interception", "kubeconfig", "repair"}
 }
 
-// sourceComplaints says what is wrong with the Go files of a tree, and how they lie in it.
+// sourceComplaints returns what is wrong with the Go files of a tree, and with their layout.
 func sourceComplaints(tree fs.FS) ([]string, error) {
 	files := map[string][]string{} // by directory
 	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -105,7 +105,7 @@ func sourceComplaints(tree fs.FS) ([]string, error) {
 	return complaints, nil
 }
 
-// fileComplaint says what is wrong with one file, if anything is.
+// fileComplaint returns what is wrong with one file; "" if nothing is.
 func fileComplaint(tree fs.FS, name string) (string, error) {
 	text, err := fs.ReadFile(tree, name)
 	if err != nil {

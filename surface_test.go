@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestPublicAPIStaysSmall counts what go doc -short prints of each public package: what a newcomer reads before the first line of their own.
+// TestPublicAPIStaysSmall counts the lines that go doc -short prints of each public package, which
+// newcomers read first.
 func TestPublicAPIStaysSmall(t *testing.T) {
 	t.Parallel()
 	limits := map[string]int{module + "/interception": 135, module + "/interception/sidecar": 65}
@@ -29,7 +30,7 @@ func TestPublicAPIStaysSmall(t *testing.T) {
 	}
 }
 
-// publicPackages are those that an importer can use.
+// publicPackages returns those that an importer can use.
 func publicPackages(t *testing.T) []string {
 	t.Helper()
 	var public []string

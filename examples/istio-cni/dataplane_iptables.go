@@ -11,7 +11,8 @@ import (
 	"github.com/meshcni/meshcni/interception/nftables"
 )
 
-// dataplanes are those of the build with iptables, each of which takes away what the other one left. CHECK tells of the rules of others.
+// dataplanes returns those of the build with iptables. Each removes what the other one left. CHECK
+// reports the rules of other programs.
 func dataplanes() ([]choice.Candidate, error) {
 	return standard.Candidates(nftables.Options{Foreign: true}, iptables.Options{Foreign: true, Nsenter: []string{"nsenter"}})
 }

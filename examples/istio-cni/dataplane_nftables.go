@@ -9,7 +9,8 @@ import (
 	"github.com/meshcni/meshcni/interception/nftables"
 )
 
-// dataplanes are those of the small build: nftables alone. CHECK tells of the rules of others.
+// dataplanes returns that of the small build: nftables alone. CHECK reports the rules of other
+// programs.
 func dataplanes() ([]choice.Candidate, error) {
 	native, err := nftables.New(nftables.Options{Foreign: true})
 	return []choice.Candidate{{Name: choice.NFTables, Dataplane: native}}, err

@@ -18,7 +18,7 @@ func main() {
 		Version:    version,
 		Mesh:       sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"},
 		Answered:   exhaustion.Answered,
-		Dataplanes: dataplanes, // the build tag iptables chooses which
+		Dataplanes: dataplanes, // depend on the build tag iptables
 		OtherBuild: plugin.OtherBuild{
 			Name:   "the build with the Go tag iptables",
 			Remedy: "install bin/istio-cni-iptables, which make build makes, as istio-cni",

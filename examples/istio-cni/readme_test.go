@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
-// TestREADMEHasEverySettingAndCode keeps the operator's tables complete.
+// TestREADMEHasEverySettingAndCode checks that the operator's tables are complete.
 func TestREADMEHasEverySettingAndCode(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")

@@ -9,7 +9,7 @@ import (
 
 const prefix = "config.linkerd.io/"
 
-// dialect is the vocabulary of Linkerd's CNI plugin, with the values of its chart as defaults.
+// dialect returns the vocabulary of Linkerd's CNI plugin, with its chart's values as defaults.
 func dialect() sidecar.Dialect {
 	return sidecar.Dialect{
 		Name:       "linkerd",
@@ -31,7 +31,8 @@ func dialect() sidecar.Dialect {
 			}),
 			annotation(sidecar.ParameterInboundExclude, "skip-inbound-ports", "", func(r *sidecar.Redirect, value string) error {
 				ports, err := interception.ParsePortSet(value)
-				r.Inbound.Exclude = ports.Union(interception.Ports(4190, 4191)) // the pod's are added to the proxy's own
+				// the pod's ports are added to the proxy's own
+				r.Inbound.Exclude = ports.Union(interception.Ports(4190, 4191))
 				return err
 			}),
 			annotation(sidecar.ParameterOutboundExcludePorts, "skip-outbound-ports", "", func(r *sidecar.Redirect, value string) (err error) {
@@ -43,7 +44,8 @@ func dialect() sidecar.Dialect {
 				Keys: []string{"linkerd.io/control-plane-component"},
 				Set: func(r *sidecar.Redirect, value string) error {
 					if value != "" {
-						r.Outbound.ExcludePorts = r.Outbound.ExcludePorts.Union(interception.Ports(443, 6443)) // those of the API server
+						// the API server's ports
+						r.Outbound.ExcludePorts = r.Outbound.ExcludePorts.Union(interception.Ports(443, 6443))
 					}
 					return nil
 				},

@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// TestSameRules compares with the rules that Linkerd's plugin writes for the same pod.
+// TestSameRules compares the rules with those that Linkerd's plugin writes for the same pod.
 func TestSameRules(t *testing.T) {
 	t.Parallel()
 	redirect, warnings, err := dialect().Parse(interception.Pod{Annotations: map[string]string{

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command linkerd-cni is the CNI plugin of this module for pods with Linkerd's proxy: package interception/plugin with Linkerd's dialect and
-// names. It shows how little a mesh has to write, and takes the place of Linkerd's own plugin on a node.
+// Command linkerd-cni is this module's CNI plugin for pods with Linkerd's proxy: package
+// interception/plugin with Linkerd's dialect and names. It shows how little a mesh has to write,
+// and replaces Linkerd's own plugin on a node.
 //
-// README.md, beside this file, says what to put into a CNI configuration.
+// README.md, beside this file, describes its entry in a CNI configuration.
 //
 // # Non-goals
 //
-// It reads no settings of Linkerd's chart: what the chart sets is written in dialect.go. Nothing here installs it.
+// It reads no settings of Linkerd's chart: dialect.go contains the chart's defaults. Nothing here
+// installs it.
 package main

@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// owner is whose rules they are.
+// owner owns the rules.
 const owner interception.Owner = "linkerd-cni"
 
 // version is set by the linker (-X main.version=...).
@@ -28,8 +28,10 @@ func main() {
 	})
 }
 
-// dataplanes are nftables alone. Package standard adds iptables, for nodes whose kernel lacks nf_tables.
+// dataplanes returns nftables alone. Package standard adds iptables, for nodes whose kernel lacks
+// nf_tables.
 func dataplanes() ([]choice.Candidate, error) {
-	native, err := nftables.New(nftables.Options{Foreign: true}) // CHECK tells of the rules of others
+	// CHECK reports the rules of other programs
+	native, err := nftables.New(nftables.Options{Foreign: true})
 	return []choice.Candidate{{Name: choice.NFTables, Dataplane: native}}, err
 }

@@ -28,12 +28,12 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(dataplanetest.RunTests(m)) }
 
-// served is the pod as the API server has it.
+// served is the pod as the API server returns it.
 const served = `{"kind": "Pod", "apiVersion": "v1", "metadata": {"namespace": "shop", "name": "web-0", "uid": "u1",
 	"annotations": {"config.linkerd.io/skip-inbound-ports": "9000", "config.linkerd.io/skip-outbound-ports": "5432"}},
 	"spec": {"containers": [{"name": "web"}, {"name": "linkerd-proxy"}]}}`
 
-// apiServer knows the pod, and writes a kubeconfig for itself.
+// apiServer starts an API server with the pod, and writes a kubeconfig for it.
 func apiServer(t *testing.T, credentials string) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -61,7 +61,8 @@ func apiServer(t *testing.T, credentials string) {
 	}
 }
 
-// TestLife leads the life of a pod with Linkerd's proxy as a container runtime does, and sends connections while its rules stand.
+// TestLife takes a pod with Linkerd's proxy through its life as a container runtime does, and opens
+// connections while its rules are in place.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
@@ -113,7 +114,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// wantPorts says where connections arrive in a captured pod.
+// wantPorts checks where connections arrive in a captured pod.
 func wantPorts(t *testing.T, pod *dataplanetest.Pod) {
 	t.Helper()
 	for _, test := range []struct {
@@ -135,7 +136,7 @@ func wantPorts(t *testing.T, pod *dataplanetest.Pod) {
 	}
 }
 
-// wantDrift takes the pod's rules away, and wants CHECK to say so.
+// wantDrift removes the pod's rules, and checks that CHECK reports it.
 func wantDrift(t *testing.T, pod *dataplanetest.Pod, check func() error) {
 	t.Helper()
 	ns, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// kind is what a check tries.
+// kind is the method of a check.
 type kind string
 
 const (
@@ -27,7 +27,7 @@ const (
 	kindProbe    kind = "probe"
 )
 
-// direction is the way that a check is about.
+// direction returns the direction that a check covers.
 func (k kind) direction() string {
 	if k == kindOutbound {
 		return "outbound"
@@ -50,11 +50,11 @@ func familyOf(a netip.Addr) family {
 	return ipv6
 }
 
-// result is what came of a check.
+// result is the result of a check.
 type result struct {
 	Direction string `json:"direction"`
 	Check     kind   `json:"check"`
-	// Family is empty for a probe that may come by either, and didn't.
+	// Family is empty for a probe that was free to use either family and did not come.
 	Family   family `json:"family,omitempty"`
 	Captured bool   `json:"captured"`
 	Detail   string `json:"detail"`
@@ -68,13 +68,13 @@ func (r result) String() string {
 	return fmt.Sprintf("%s (%s): %s", text, r.Check, r.Detail)
 }
 
-// errNotTried is about what kept a check from being made.
+// errNotTried is in the error of a check that could not be made.
 var errNotTried = errors.New("could not be tried")
 
 const (
-	// pause is between one try and the next: somebody may repair the pod meanwhile.
+	// pause is the time between two tries: another program may repair the pod meanwhile.
 	pause = 200 * time.Millisecond
-	// patience is how long one try may take.
+	// patience limits one try.
 	patience = time.Second
 )
 
@@ -84,7 +84,7 @@ type validation struct {
 	*desk
 	addresses []netip.Addr // the pod's
 	decoy     map[family]uint16
-	others    chan struct{} // is closed when all checks but probes have ended
+	others    chan struct{} // closed when all checks but probes have ended
 }
 
 // all makes all checks at once.
@@ -133,7 +133,8 @@ func (v *validation) all(ctx context.Context) ([]result, error) {
 	return results, errors.Join(errs...)
 }
 
-// each is the families that a check is made in. A probe comes by the pod's first address, so that any will do unless they are named.
+// each returns the families of a check. The kubelet probes the pod's first address, so any family
+// will do unless the command line names some.
 func (v *validation) each(k kind) []family {
 	if k == kindProbe && len(v.families) == 0 {
 		return []family{""}
@@ -150,7 +151,7 @@ func (v *validation) each(k kind) []family {
 	return all
 }
 
-// leave connects to nobody's address, until that ends at the outbound port.
+// leave connects to an unassigned address until the connection ends at the outbound port.
 func (v *validation) leave(ctx context.Context, f family) (string, error) {
 	i := slices.IndexFunc(v.to, func(to netip.AddrPort) bool { return familyOf(to.Addr()) == f })
 	if i < 0 {
@@ -172,11 +173,11 @@ func (v *validation) leave(ctx context.Context, f family) (string, error) {
 	})
 }
 
-// routed says whether the pod itself has a route. Without a rule, a router on the way may have answered that it has none (ICMP), which is the
-// same error of a connection.
+// routed reports whether the pod itself has a route. Without a redirecting rule, a router's ICMP
+// answer causes the same error as a missing route.
 func routed(ctx context.Context, to netip.AddrPort) bool {
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "udp", to.String()) // which sends nothing
+	conn, err := dialer.DialContext(ctx, "udp", to.String()) // sends nothing
 	if err != nil {
 		return false
 	}
@@ -184,7 +185,7 @@ func routed(ctx context.Context, to netip.AddrPort) bool {
 	return true
 }
 
-// call connects to the pod's own address, until that ends at the inbound port.
+// call connects to the pod's own address until the connection ends at the inbound port.
 func (v *validation) call(ctx context.Context, f family) (string, error) {
 	i := slices.IndexFunc(v.addresses, func(a netip.Addr) bool { return familyOf(a) == f })
 	if i < 0 {
@@ -205,8 +206,9 @@ func (v *validation) call(ctx context.Context, f family) (string, error) {
 	})
 }
 
-// compareDropped is for TPROXY and a process that may not have a transparent socket: what would be handed to one is dropped, and what goes to
-// the tunnel port isn't. Only a rule that tells them apart does that.
+// compareDropped is for TPROXY in a process that may not have a transparent socket. What the rule
+// sends to such a socket is dropped, and what goes to the tunnel port is not. Only a rule that
+// distinguishes the two has this effect.
 func (v *validation) compareDropped(ctx context.Context, to netip.AddrPort, err error) (string, error) {
 	if timeout, is := errors.AsType[net.Error](err); !is || !timeout.Timeout() {
 		return "", fmt.Errorf("a connection to %s was not handed over: %w", to, err)
@@ -218,13 +220,14 @@ func (v *validation) compareDropped(ctx context.Context, to netip.AddrPort, err 
 	return fmt.Sprintf("a connection to %s was kept for a transparent socket, one to the tunnel port was not", to), nil
 }
 
-// awaitProbe waits for a probe from outside that ends at the inbound port, and for the kubelet to hear that all is captured, if it is.
+// awaitProbe waits for a probe from outside that ends at the inbound port. If all is captured, it
+// also waits until the kubelet has received the success.
 func (v *validation) awaitProbe(ctx context.Context, f family) (string, error) {
 	last := fmt.Errorf("no probe came to port %d: does the container have a startup probe with httpGet on port %d?", v.inbound, v.probe)
 	others, captured := v.others, ""
 	for {
 		if others == nil && captured != "" && !v.passed.Load() {
-			return captured, nil // and the rest isn't
+			return captured, nil // another check has failed
 		}
 		select {
 		case p := <-v.probed[f]:
@@ -234,7 +237,7 @@ func (v *validation) awaitProbe(ctx context.Context, f family) (string, error) {
 		case <-others:
 			others = nil
 		case <-ctx.Done():
-			<-v.others // which end now, too
+			<-v.others // these checks end now too
 			if captured != "" && !v.passed.Load() {
 				return captured, nil
 			}
@@ -243,7 +246,8 @@ func (v *validation) awaitProbe(ctx context.Context, f family) (string, error) {
 	}
 }
 
-// came says where a probe came, if that is captured, and otherwise what the one before proved; and what is wrong as long as no other comes.
+// came returns where a probe arrived if that proves capture, else the earlier proof, and the error
+// to report if no further probe comes.
 func (v *validation) came(p probe, before string) (captured string, wrong error) {
 	if !p.captured {
 		return before, fmt.Errorf("a probe from %s came to port %d itself, and not to port %d", p.from, v.probe, v.inbound)
@@ -252,7 +256,7 @@ func (v *validation) came(p probe, before string) (captured string, wrong error)
 	return captured, errors.New(captured + ", and none since the rest was found captured")
 }
 
-// until tries again until there is a proof, something that no other try would change, or the time is over.
+// until repeats a check until it succeeds, repeating it cannot help, or the time is over.
 func (v *validation) until(ctx context.Context, try func(context.Context) (string, error)) (string, error) {
 	var last error
 	for again := time.Tick(pause); ; {
@@ -260,7 +264,7 @@ func (v *validation) until(ctx context.Context, try func(context.Context) (strin
 		if err == nil || errors.Is(err, errNotTried) {
 			return detail, err
 		}
-		if last == nil || ctx.Err() == nil { // a try that was broken off says less than the one before
+		if last == nil || ctx.Err() == nil { // an interrupted try says less than the previous one
 			last = err
 		}
 		select {
@@ -271,7 +275,7 @@ func (v *validation) until(ctx context.Context, try func(context.Context) (strin
 	}
 }
 
-// send says a nonce to an address, and returns which of our own sockets has answered.
+// send sends a nonce to an address, and returns which of this process's sockets answered.
 func (v *validation) send(ctx context.Context, to netip.AddrPort) (place, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -281,7 +285,7 @@ func (v *validation) send(ctx context.Context, to netip.AddrPort) (place, error)
 		return "", err
 	}
 	defer conn.Close()            //nolint:errcheck // all has been said
-	deadline, _ := ctx.Deadline() // which is set above
+	deadline, _ := ctx.Deadline() // always set above
 	if err := conn.SetDeadline(deadline); err != nil {
 		return "", err
 	}

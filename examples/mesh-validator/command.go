@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// The program's exit codes. That for "not captured" is Istio's.
+// The program's exit codes. The one for "not captured" is Istio's.
 const (
 	exitCaptured    = 0
 	exitTrouble     = 1
@@ -92,8 +92,8 @@ func validate(ctx context.Context, o options, d *desk) ([]result, error) {
 	return v.all(ctx)
 }
 
-// podAddresses are those by which others reach the pod. None is on lo: what the mesh has put there, for the proxy to send from, is nobody's
-// destination.
+// podAddresses returns the pod's externally reachable addresses. It skips lo: the mesh puts
+// addresses on it for the proxy to send from, and nothing connects to these.
 func podAddresses() ([]netip.Addr, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -118,7 +118,7 @@ func podAddresses() ([]netip.Addr, error) {
 	return found, nil
 }
 
-// message says which directions failed, in one line; "" when none did.
+// message names the directions that failed, in one line; "" if none did.
 func message(results []result) string {
 	var failed []string
 	for _, r := range results {
@@ -129,7 +129,7 @@ func message(results []result) string {
 	return strings.Join(failed, "; ")
 }
 
-// show prints what came of all checks.
+// show prints the results of all checks.
 func show(env environment, o options, results []result) {
 	r := report{Captured: message(results) == "", Checks: results}
 	if o.output == "json" {
@@ -147,14 +147,14 @@ func show(env environment, o options, results []result) {
 	}
 }
 
-// end tells on standard error, and to Kubernetes, why the exit code is what it is.
+// end explains the exit code, on standard error and to Kubernetes.
 func end(env environment, o options, code int, text string) int {
 	text = "mesh-validator: " + text + "\n"
 	fmt.Fprint(env.stderr, text)
 	if o.message == "" {
 		return code
 	}
-	// Kubernetes makes the file, where there is one.
+	// Kubernetes creates the file, if it uses one.
 	file, err := os.OpenFile(o.message, os.O_WRONLY|os.O_TRUNC, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return code

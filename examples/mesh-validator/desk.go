@@ -24,61 +24,64 @@ import (
 type place string
 
 const (
-	deskOutbound place = "outbound" // the proxy's port for what leaves
-	deskInbound  place = "inbound"  // the proxy's port for what comes
-	deskOpen     place = "open"     // a port of the validator's own, where nothing should come that is captured
+	deskOutbound place = "outbound" // the proxy's outbound port
+	deskInbound  place = "inbound"  // the proxy's inbound port
+	// a port of the validator's own, which captured connections do not reach
+	deskOpen place = "open"
 )
 
-// greeting is in front of a nonce.
+// greeting precedes a nonce.
 const greeting = "mesh-validator "
 
 const (
-	// maxLine bounds what is read of anybody.
+	// maxLine limits what is read from any client.
 	maxLine = 4 << 10
-	// maxVisitors bounds how many are listened to at once: the ports are open to the network.
+	// maxVisitors limits the connections at once: the ports are open to the network.
 	maxVisitors = 64
 )
 
-// desk answers on the ports, in a way that only this process can.
+// desk answers on the ports, in a way that no other process can.
 type desk struct {
 	key []byte
-	// transparent says that the sockets may have others' addresses, as TPROXY wants it.
+	// transparent is true if the sockets may have foreign addresses, as TPROXY needs.
 	transparent bool
-	// probePort is that of the probe, and probed is told of probes: by family, and under the empty one of all.
+	// probePort is the probe's port. probed receives probes by family, and all probes under the
+	// empty family.
 	probePort uint16
 	probed    map[family]chan probe
-	// passed says that all but the probe is captured: only then a probe is answered with success, which lets the pod go on.
+	// passed is true if everything but the probe is captured. Only then does a probe get a success,
+	// which lets the pod continue.
 	passed atomic.Bool
 
 	listeners []net.Listener
 	serving   sync.WaitGroup
 }
 
-// probe is a startup probe that came.
+// probe is a startup probe that arrived.
 type probe struct {
 	from     net.Addr
 	captured bool
-	// success says that the kubelet has heard so.
+	// success is true if the kubelet has received a success.
 	success bool
 }
 
 func newDesk(probePort uint16) *desk {
 	d := &desk{key: make([]byte, sha256.Size), probePort: probePort, probed: map[family]chan probe{}}
-	_, _ = rand.Read(d.key) // never fails (crypto/rand)
+	_, _ = rand.Read(d.key) // crypto/rand never fails
 	for _, f := range []family{"", ipv4, ipv6} {
 		d.probed[f] = make(chan probe, maxVisitors)
 	}
 	return d
 }
 
-// answer is what a place answers to a nonce.
+// answer returns a place's answer to a nonce.
 func (d *desk) answer(at place, nonce string) string {
 	mac := hmac.New(sha256.New, d.key)
-	_, _ = io.WriteString(mac, string(at)+" "+nonce) // never fails (hash.Hash)
+	_, _ = io.WriteString(mac, string(at)+" "+nonce) // hash.Hash never fails
 	return hex.EncodeToString(mac.Sum(nil)) + "\n"
 }
 
-// open listens on a port of a family, 0 for any, and returns it.
+// open listens on a port of a family, 0 for any, and returns the port.
 func (d *desk) open(ctx context.Context, at place, f family, port uint16) (uint16, error) {
 	network := map[family]string{ipv4: "tcp4", ipv6: "tcp6"}[f]
 	config := net.ListenConfig{}
@@ -95,7 +98,7 @@ func (d *desk) open(ctx context.Context, at place, f family, port uint16) (uint1
 	return netip.MustParseAddrPort(listener.Addr().String()).Port(), nil
 }
 
-// close gives up all ports. It may be called again.
+// close closes all ports. It may be called again.
 func (d *desk) close() {
 	for _, l := range d.listeners {
 		_ = l.Close() // it may be closed already
@@ -111,7 +114,7 @@ func (d *desk) serve(listener net.Listener, at place) {
 			return
 		}
 		if err != nil {
-			continue // that connection has gone already
+			continue // the client has closed that connection
 		}
 		visitors <- struct{}{}
 		d.serving.Go(func() {
@@ -133,18 +136,20 @@ func (d *desk) attend(conn net.Conn, at place) {
 		return
 	}
 	if nonce, is := strings.CutPrefix(strings.TrimSpace(line), greeting); is {
-		_, _ = io.WriteString(conn, d.answer(at, nonce)) // who doesn't hear it tries again
+		// a client that misses the answer tries again
+		_, _ = io.WriteString(conn, d.answer(at, nonce))
 		return
 	}
 	if strings.HasPrefix(line, "GET ") && d.probePort != 0 {
-		for err == nil && strings.TrimSpace(line) != "" { // what was not read would break the connection off before the answer is heard
+		// unread data would reset the connection before the client reads the answer
+		for err == nil && strings.TrimSpace(line) != "" {
 			line, err = reader.ReadString('\n')
 		}
 		d.attendProbe(conn, at)
 	}
 }
 
-// attendProbe answers the kubelet, and tells what that proves.
+// attendProbe answers the kubelet, and reports what the probe proves.
 func (d *desk) attendProbe(conn net.Conn, at place) {
 	to := destination(conn)
 	local, ok := conn.LocalAddr().(*net.TCPAddr)
@@ -161,12 +166,12 @@ func (d *desk) attendProbe(conn net.Conn, at place) {
 		text = "captured, and the rest isn't yet"
 	}
 	if _, err := io.WriteString(conn, httpAnswer(status, text)); err != nil {
-		p.success = false // the kubelet hasn't heard it, and asks again
+		p.success = false // the kubelet did not receive it, and probes again
 	}
 	for _, f := range []family{"", familyOf(local.AddrPort().Addr())} {
 		select {
 		case d.probed[f] <- p:
-		default: // nobody waits
+		default: // no check is waiting
 		}
 	}
 }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mesh-validator tries from inside of a pod whether its traffic is captured, by real connections. It runs before the proxy, as an init
-// container or a native sidecar, listens in its place on the proxy's ports, and ends with 126 when a connection didn't come there:
+// Command mesh-validator checks from inside a pod, by real connections, whether the pod's traffic
+// is captured. It runs before the proxy, as an init container or a native sidecar, listens on the
+// proxy's ports in its place, and exits with 126 if a connection does not arrive:
 //
-//	outbound  it connects to an address of nobody's (RFC 5737, RFC 3849), and has to be answered by itself
-//	self      as the proxy's user it connects to the pod's own address, and has to be answered at the inbound port
-//	probe     it waits for the kubelet's startup probe, which comes from outside, and has to come to the inbound port
+//	outbound  it connects to an unassigned address (RFC 5737, RFC 3849), and must be answered by itself
+//	self      as the proxy's user it connects to the pod's own address, and must be answered at the inbound port
+//	probe     it waits for the kubelet's startup probe from outside, which must arrive at the inbound port
 //
-// What it sends has a nonce, and is answered with a key that only this process has: that a port is reachable proves nothing. A
-// connection from outside is told by its original destination.
+// It sends a nonce and expects an answer made with a key that only this process has, since a
+// reachable port alone proves nothing. It recognises a connection from outside by its original
+// destination.
 //
-// Goals: no privileges, no files, no other program; a message that says which direction and which family failed, also as the container's
-// termination message. Non-goals: it doesn't read rules, and says nothing about single ports or networks that are excluded.
+// Goals: no privileges, no files, no other program; a message that names the direction and the
+// family that failed, also as the container's termination message. Non-goals: it reads no rules,
+// and does not check single excluded ports or networks.
 package main

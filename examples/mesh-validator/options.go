@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// options are what the command line says.
+// options come from the command line.
 type options struct {
 	check      []kind
-	families   []family // empty: those of the pod's addresses
+	families   []family // empty means those of the pod's addresses
 	outbound   uint
 	inbound    uint
 	tunnel     uint
@@ -53,7 +53,7 @@ Exit codes: 0 captured, 126 not captured, 2 the command line is wrong, 1 it coul
 Flags:
 `
 
-// errUsage is about the command line.
+// errUsage is in the error of a wrong command line.
 var errUsage = errors.New("see mesh-validator -help")
 
 func parse(env environment) (options, error) {
@@ -97,12 +97,13 @@ func parse(env environment) (options, error) {
 	return o, nil
 }
 
-// isProxy says whether the process is taken for the proxy: its connections are left alone.
+// isProxy reports whether the rules treat the process as the proxy, whose connections are not
+// captured.
 func (o *options) isProxy(env environment) bool {
 	return env.uid == o.proxyUID || env.gid == o.proxyGID
 }
 
-// choose reads the checks, and refuses those that this user can't make.
+// choose parses the checks, and refuses those that this user cannot make.
 func (o *options) choose(text string, env environment) error {
 	if text == "auto" {
 		text = string(kindOutbound)
@@ -126,7 +127,7 @@ func (o *options) choose(text string, env environment) error {
 	return nil
 }
 
-// possible says why a check can't be made by this user, or with these flags.
+// possible returns why this user, or these flags, cannot make a check.
 func (o *options) possible(k kind, env environment) error {
 	proxy := o.isProxy(env)
 	switch {

@@ -29,11 +29,12 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// pod is a network namespace, and its node's.
+// pod is a pod's network namespace and its node's.
 type pod struct {
 	t         *testing.T
 	pod, node *sandbox.Namespace
-	// goesOn says that a probe was answered with success: the kubelet starts the next container.
+	// goesOn is true once a probe was answered with success: the kubelet then starts the next
+	// container.
 	goesOn atomic.Bool
 }
 
@@ -58,7 +59,7 @@ func newPod(t *testing.T) *pod {
 	}
 	for address, namespace := range map[string]*sandbox.Namespace{
 		podV4 + "/24": p.pod, podV6 + "/64": p.pod, nodeV4 + "/24": p.node, nodeV6 + "/64": p.node,
-		// Nobody's addresses are the node's, so that what isn't captured is refused at once.
+		// The node has the test addresses, so that it refuses at once what is not captured.
 		"192.0.2.1/32": p.node, "2001:db8::1/128": p.node,
 	} {
 		if err := namespace.AddAddress(t.Context(), "eth0", netip.MustParsePrefix(address)); err != nil {
@@ -77,14 +78,15 @@ func newPod(t *testing.T) *pod {
 	return p
 }
 
-// everything captures all but what the proxy of a user sends.
+// everything captures all traffic except what the proxy's user sends.
 func everything(mode sidecar.Mode, proxy interception.UID) sidecar.Redirect {
 	return sidecar.Redirect{
 		Mode:   mode,
 		TProxy: sidecar.TProxy{Mark: 1337, SelfMark: 1338, Table: 133, Priority: 1337},
 		Proxy: sidecar.Proxy{
 			UIDs: interception.UIDs(proxy), OutboundPort: 15001, InboundPort: 15006, TunnelPort: 15008,
-			PassthroughSources: interception.Prefixes(netip.MustParsePrefix("127.0.0.6/32"), netip.MustParsePrefix("::6/128")), // as Istio's
+			// Istio's addresses
+			PassthroughSources: interception.Prefixes(netip.MustParsePrefix("127.0.0.6/32"), netip.MustParsePrefix("::6/128")),
 		},
 		Inbound:  sidecar.Inbound{Include: interception.AllPorts()},
 		Outbound: sidecar.Outbound{Include: interception.AllPrefixes()},
@@ -118,7 +120,8 @@ type validator struct {
 	terminationLog string
 }
 
-// start starts it, without the network namespace's privileges: in a user namespace that the network namespace does not belong to.
+// start starts the program. Without privileges, it runs in a user namespace that does not own the
+// network namespace.
 func (p *pod) start(privileged bool, args ...string) *validator {
 	p.t.Helper()
 	v := &validator{terminationLog: filepath.Join(p.t.TempDir(), "termination-log")}
@@ -147,7 +150,7 @@ func (p *pod) start(privileged bool, args ...string) *validator {
 	return v
 }
 
-// report is the first line of its output.
+// report returns the first line of its output, decoded.
 func (v *validator) report(t *testing.T) report {
 	t.Helper()
 	line, err := bufio.NewReader(v.stdout).ReadBytes('\n')
@@ -161,7 +164,7 @@ func (v *validator) report(t *testing.T) report {
 	return r
 }
 
-// code waits for its end.
+// code waits for its end and returns the exit code.
 func (v *validator) code(t *testing.T) int {
 	t.Helper()
 	var exit *exec.ExitError
@@ -171,7 +174,7 @@ func (v *validator) code(t *testing.T) int {
 	return v.ProcessState.ExitCode()
 }
 
-// kubelet probes an address again and again until it is stopped.
+// kubelet probes an address repeatedly until stop is called.
 func (p *pod) kubelet(to string) (stop func()) {
 	ended := make(chan struct{})
 	var group sync.WaitGroup
@@ -193,7 +196,7 @@ func (p *pod) kubelet(to string) (stop func()) {
 	})
 }
 
-// probe asks an address as a startup probe does, and hears the answer.
+// probe sends a startup probe to an address, and reads the answer.
 func (p *pod) probe(to string) error {
 	var conn net.Conn
 	err := p.node.Do(func() (err error) {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestREADME parses the command lines of the manual as the users whom it names.
+// TestREADME parses the manual's command lines as the users that it names.
 func TestREADME(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("README.md")

@@ -13,8 +13,8 @@ import (
 	"github.com/meshcni/meshcni/internal/originaldst"
 )
 
-// becomeTransparent lets a listener take connections to any address (ip(7), IP_TRANSPARENT), which TPROXY wants and takes CAP_NET_ADMIN or
-// CAP_NET_RAW. Without it, REDIRECT works all the same.
+// becomeTransparent lets a listener take connections to any address (ip(7), IP_TRANSPARENT), which
+// TPROXY requires. It needs CAP_NET_ADMIN or CAP_NET_RAW. REDIRECT works without it.
 func (d *desk) becomeTransparent(network, _ string, raw syscall.RawConn) error {
 	level, option := unix.SOL_IP, unix.IP_TRANSPARENT
 	if strings.HasSuffix(network, "6") {
@@ -25,7 +25,7 @@ func (d *desk) becomeTransparent(network, _ string, raw syscall.RawConn) error {
 	})
 }
 
-// destination is where a connection was meant to go before any rule.
+// destination returns a connection's destination before any rule.
 func destination(conn net.Conn) netip.AddrPort {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -34,6 +34,7 @@ func destination(conn net.Conn) netip.AddrPort {
 	if to, err := originaldst.Of(tcp); err == nil && to.IsValid() {
 		return to
 	}
-	local, _ := netip.ParseAddrPort(conn.LocalAddr().String()) // a *net.TCPAddr, which always has this form
+	// a *net.TCPAddr always has this form
+	local, _ := netip.ParseAddrPort(conn.LocalAddr().String())
 	return local
 }

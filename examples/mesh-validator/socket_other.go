@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// becomeTransparent keeps the program from being used where there is nothing to capture traffic.
+// becomeTransparent refuses systems on which nothing captures traffic.
 func (d *desk) becomeTransparent(string, string, syscall.RawConn) error {
 	return fmt.Errorf("traffic is captured on Linux, and this is %s", runtime.GOOS)
 }

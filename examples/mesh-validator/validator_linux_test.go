@@ -17,18 +17,19 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// The redirects of the tests, for a validator that is the proxy's user and one that isn't.
+// The tests' redirects, for a validator that is the proxy's user and one that is not.
 const (
 	another = interception.UID(1337)
 	itself  = interception.UID(0)
 )
 
-// asProxy makes the validator the proxy's user: it is root.
+// asProxy makes root, the validator's user, the proxy's user.
 func asProxy(more ...string) []string {
 	return append([]string{"-proxy-uid", "0", "-check", "self"}, more...)
 }
 
-// TestValidator tries pods that are captured, not at all, in one direction, and in one family.
+// TestValidator checks pods that are captured fully, not at all, in one direction, and in one
+// family.
 func TestValidator(t *testing.T) {
 	t.Parallel()
 	both, only4 := interception.Facts{IPv6: true}, interception.Facts{}
@@ -40,7 +41,7 @@ func TestValidator(t *testing.T) {
 	withoutSelf := everything(redirect, itself)
 	withoutSelf.Proxy.UIDs = interception.UIDs(another)
 	outboundAndProbe := []string{"-probe-port", "15019"}
-	const quick = "-timeout=4s" // for what fails
+	const quick = "-timeout=4s" // for failing checks
 	for name, test := range map[string]struct {
 		captured   *sidecar.Redirect
 		facts      interception.Facts
@@ -113,7 +114,8 @@ func TestValidator(t *testing.T) {
 			"",
 			[]string{"inbound  false"},
 		},
-		// The proxy's own port is reachable from outside, and whoever comes there directly proves nothing.
+		// The proxy's own port is reachable from outside, but a direct connection to it proves
+		// nothing.
 		"the port is merely reachable": {
 			nil, both, false, []string{"-check", "probe", "-probe-port", "15019", quick}, podV4 + ":15006", []string{"inbound  false"},
 		},
@@ -140,7 +142,8 @@ func TestValidator(t *testing.T) {
 	}
 }
 
-// TestRouterWithoutRoute has the node answer that it has no route: that is no reason of the pod's, and nothing is captured.
+// TestRouterWithoutRoute makes the node answer that it has no route. The pod has one, so the check
+// was made, and found nothing captured.
 func TestRouterWithoutRoute(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
@@ -155,7 +158,8 @@ func TestRouterWithoutRoute(t *testing.T) {
 
 func ptr(r sidecar.Redirect) *sidecar.Redirect { return &r }
 
-// compareReport compares a report with what was expected, and with the exit code, the message and what package repair makes of both.
+// compareReport compares a report with the wanted one, and with the exit code, the message and
+// package repair's diagnosis.
 func compareReport(t *testing.T, v *validator, r report, want []string) {
 	t.Helper()
 	captured := true
@@ -189,7 +193,7 @@ func compareReport(t *testing.T, v *validator, r report, want []string) {
 	}
 }
 
-// diagnosed is what package repair makes of the validator's end.
+// diagnosed returns package repair's diagnosis of the validator's end.
 func diagnosed(code int32, message string) repair.Finding {
 	const name = "mesh-validator"
 	end := &repair.Termination{ExitCode: code, Reason: "Error", Message: message}
@@ -205,7 +209,7 @@ func diagnosed(code int32, message string) repair.Finding {
 	})
 }
 
-// TestStay gives up the ports when all is captured, for the proxy to take, and ends when it is told to.
+// TestStay closes the ports when all is captured, for the proxy to take, and ends on a signal.
 func TestStay(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
@@ -214,7 +218,7 @@ func TestStay(t *testing.T) {
 	if r := v.report(t); !r.Captured {
 		t.Errorf("got %+v", r)
 	}
-	for taken := true; taken; { // it gives up the ports behind the report
+	for taken := true; taken; { // it closes the ports after the report
 		_ = p.pod.Do(func() error {
 			listener, err := net.Listen("tcp4", ":15006")
 			if err == nil {
@@ -232,7 +236,8 @@ func TestStay(t *testing.T) {
 	}
 }
 
-// TestTrouble ends with another code than a pod that is not captured, so that no pod is deleted for it.
+// TestTrouble checks that errors exit with another code than "not captured", so that no pod is
+// deleted for them.
 func TestTrouble(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
@@ -272,7 +277,7 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// TestUsage refuses what can't be meant.
+// TestUsage refuses meaningless command lines.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for args, test := range map[string]struct {

@@ -11,7 +11,8 @@ import (
 	"github.com/meshcni/meshcni/internal/namespace"
 )
 
-// addressesOf are the addresses that a live namespace has beside those of the loopback interface; nil for none.
+// addressesOf returns the addresses of a live namespace outside the loopback interface; nil if it
+// has none.
 func addressesOf(ns *interception.Netns) ([]netip.Prefix, error) {
 	var prefixes []netip.Prefix
 	err := namespace.Run(ns.File(), func() error {

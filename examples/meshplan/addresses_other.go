@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// addressesOf is not reached: no namespace can be opened here.
+// addressesOf is never called: no namespace can be opened on this system.
 func addressesOf(*interception.Netns) ([]netip.Prefix, error) {
 	return nil, interception.ErrUnsupported
 }

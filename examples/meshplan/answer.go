@@ -12,18 +12,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// answer is what a command has to say about one pod, plan or namespace.
+// answer is a command's result for one pod, plan or namespace.
 type answer struct {
 	// text is for people, and view for programs.
 	text string
 	view any
-	// findings says that it is one for the exit code.
+	// findings is true if the result needs the exit code for findings.
 	findings bool
-	// silent leaves the pod out of what people read.
+	// silent omits the pod from the text for people.
 	silent bool
 }
 
-// namedView is an answer for programs where there are several.
+// namedView is an answer for programs, if there are several.
 type namedView struct {
 	Name      string `json:"name"`
 	LeftAlone string `json:"leftAlone,omitempty"`
@@ -31,8 +31,9 @@ type namedView struct {
 	Result    any    `json:"result,omitempty"`
 }
 
-// tell prints what there is to say about everything that the argument names. Of several pods each has its name above it, as a
-// comment of the form that is printed; an error of one of them hides no other.
+// tell prints the answers about everything that the argument names. If there are several pods, each
+// pod's name is printed above its answer, as a comment in the printed form. An error of one pod
+// hides no other pod.
 func (s *source) tell(command *cobra.Command, argument string, form *choice, say func(rules) (answer, error)) error {
 	all, err := s.read(command, argument, "", selection{names: s.pods})
 	if err != nil {
@@ -54,7 +55,7 @@ type teller struct {
 
 	views            []namedView
 	findings, failed bool
-	shown            bool // something on the standard output
+	shown            bool // whether the standard output has any text
 }
 
 // tell prints the answer about one pod.
@@ -91,7 +92,7 @@ func (t *teller) tell(r rules, say func(rules) (answer, error)) error {
 	return err
 }
 
-// tellAlone says that a pod has no rules, which is an answer and no failure.
+// tellAlone prints that a pod has no rules, which is an answer and not a failure.
 func (t *teller) tellAlone(r rules) {
 	prefix := ""
 	if r.several {
@@ -113,7 +114,8 @@ func (t *teller) heading(name string) string {
 	return fmt.Sprintf("%s%s %s\n", gap, mark, name)
 }
 
-// end prints the answers for programs: a single one as it is, one without a result and several with their names.
+// end prints the answers for programs: a single result as it is; several, and an answer without a
+// result, with their names.
 func (t *teller) end() error {
 	if t.form == "json" {
 		var view any = t.views
@@ -136,16 +138,16 @@ func (t *teller) end() error {
 	return nil
 }
 
-// choice is a flag with a value out of a few.
+// choice is a flag that takes one of a few values.
 type choice struct {
 	value  string
 	values []string
 }
 
-// newChoice makes a choice of which the first value is the default.
+// newChoice returns a choice with the first value as its default.
 func newChoice(values ...string) choice { return choice{values[0], values} }
 
-// add gives the command the flag, and has a shell complete its values.
+// add adds the flag to the command, with shell completion of its values.
 func (c *choice) add(command *cobra.Command, name, shorthand, usage string) {
 	command.Flags().VarP(c, name, shorthand, usage)
 	if err := command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(c.values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
@@ -156,10 +158,10 @@ func (c *choice) add(command *cobra.Command, name, shorthand, usage string) {
 // String, Set and Type make it a pflag.Value.
 func (c *choice) String() string { return c.value }
 
-// Type is what the help calls the value.
+// Type returns the help's word for the value.
 func (c *choice) Type() string { return "word" }
 
-// Set takes one of the values.
+// Set sets one of the values.
 func (c *choice) Set(value string) error {
 	if !slices.Contains(c.values, value) {
 		return fmt.Errorf("use one of %s", strings.Join(c.values, ", "))
@@ -168,7 +170,7 @@ func (c *choice) Set(value string) error {
 	return nil
 }
 
-// addOutput gives the command the flag -o: the form to print in.
+// addOutput adds the flag -o to the command: the form to print in.
 func addOutput(command *cobra.Command, forms ...string) *choice {
 	c := newChoice(forms...)
 	c.add(command, "output", "o", "form to print: "+strings.Join(forms, ", "))

@@ -11,23 +11,23 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The program's exit codes, those of diff(1).
+// The program's exit codes, as in diff(1).
 const (
 	exitOK       = 0
 	exitFindings = 1 // the answer is "they differ", "it would not be captured", or the like
-	exitTrouble  = 2 // the command line or a source is wrong, or something didn't work
+	exitTrouble  = 2 // the command line or a source is wrong, or an operation failed
 )
 
-// errFindings ends a command that worked, and found what it is there to find. It has been printed.
+// errFindings ends a command that succeeded and printed findings.
 var errFindings = errors.New("there are findings")
 
-// errTold ends a command that something went wrong in, after that has been printed.
+// errTold ends a command that has already printed its error.
 var errTold = errors.New("something went wrong, as was said")
 
 // run is the whole program.
 func run(ctx context.Context, env environment) int {
 	command := newCommand(env)
-	command.SetArgs(append([]string{}, env.args...)) // nil would stand for the process's own
+	command.SetArgs(append([]string{}, env.args...)) // nil would mean the process's own arguments
 	command.SetIn(env.stdin)
 	command.SetOut(env.stdout)
 	command.SetErr(env.stderr)
@@ -48,10 +48,10 @@ func run(ctx context.Context, env environment) int {
 	return exitTrouble
 }
 
-// usageError is an error in what the caller said.
+// usageError is an error in the command line.
 type usageError struct {
 	err error
-	// command is the one whose help says how it is said.
+	// command is the subcommand whose help explains the syntax.
 	command string
 }
 
@@ -115,7 +115,8 @@ func noArguments(command *cobra.Command, args []string) error {
 	return nil
 }
 
-// arguments refuses a command line with fewer or more arguments than the command takes; most is -1 where there is no such bound.
+// arguments refuses a command line with fewer or more arguments than the command takes; most is -1
+// for no upper bound.
 func arguments(least, most int, names string) cobra.PositionalArgs {
 	return func(command *cobra.Command, args []string) error {
 		if len(args) < least || most >= 0 && len(args) > most {

@@ -18,7 +18,7 @@ const (
 	fromPod       = "tcp uid 1000 gid 1000 > 192.0.2.1:443"
 )
 
-// result is what a run of the program left behind.
+// result is the output and exit code of a run.
 type result struct {
 	code           int
 	stdout, stderr string
@@ -141,7 +141,7 @@ func readFile(t *testing.T, name string) string {
 	return string(text)
 }
 
-// What "plan -o json" prints is a source for all commands, and the same plan.
+// The output of "plan -o json" is a source for all commands, and means the same plan.
 func TestPlanAsJSONIsASource(t *testing.T) {
 	t.Parallel()
 	printed := meshplan(t, "", "plan", "testdata/cart-new.yaml", "-o", "json").stdout
@@ -195,7 +195,7 @@ func TestTraceWithThePodsAddresses(t *testing.T) {
 	}
 }
 
-// The packet of an answer is one that trace takes for the same pod.
+// trace accepts the packet of an answer for the same pod.
 func TestEquivalentWithThePodsAddresses(t *testing.T) {
 	t.Parallel()
 	pod := readFile(t, "cart.yaml") + "status:\n  podIPs: [{ip: 10.244.1.7}, {ip: \"fd00:10:244:1::7\"}]\n"
@@ -222,7 +222,7 @@ func TestEquivalentWithThePodsAddresses(t *testing.T) {
 	}
 }
 
-// The plans of several pods are no source, and the error says so in words.
+// The plans of several pods are not a source, and the error explains that.
 func TestPlansOfSeveralPodsAreNoSource(t *testing.T) {
 	t.Parallel()
 	plans := meshplan(t, several, "plan", "-", "-o", "json").stdout

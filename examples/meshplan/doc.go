@@ -8,16 +8,18 @@
 //	meshplan explain pod.yaml tcp port 8443 in              who decides about such packets, and why
 //	meshplan diff pod.yaml pid:4242                         what a running pod has, and should not
 //
-// A source is a file with Pods (YAML or JSON, as "kubectl get pod NAME -o yaml" prints them), Deployments and other workloads, which
-// are each told about under their names, or with a plan (as "meshplan plan -o json"
-// prints it), "-" for the same on the standard input, or a live network namespace: "pid:" with the id of a process in it, or
-// "netns:" with its path.
+// A source is one of these: a file with Pods (YAML or JSON, as "kubectl get pod NAME -o yaml"
+// prints them), Deployments and other workloads, which are reported separately under their names; a
+// file with a plan (as "meshplan plan -o json" prints it); "-" for either on the standard input; or
+// a live network namespace, as "pid:" with the id of a process in it or "netns:" with its path.
 //
 // # Goals
 //
-// What it says of a pod is what the plugin would do. It changes nothing anywhere. Only live namespaces need Linux and root.
+// Its answers about a pod match what the plugin would do. It changes nothing anywhere. Only live
+// namespaces need Linux and root.
 //
 // # Non-goals
 //
-// It asks no API server, and knows no node's settings: excluded namespaces, for example, are the plugin's business.
+// It does not query an API server, and knows no node's settings. For example, it ignores excluded
+// namespaces, which only the plugin checks.
 package main

@@ -36,7 +36,7 @@ func newEquivalentCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		addresses := a.addresses // the packet of the answer is one that "meshplan trace" takes for this pod
+		addresses := a.addresses // "meshplan trace" accepts the answer's packet for this pod
 		if addresses == nil {
 			addresses = b.addresses
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWalk runs the commands of docs/explain.md, and compares what they print with what is written there.
+// TestWalk runs the commands of docs/explain.md, and compares their output with the text in it.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	const path = "../../docs/explain.md"
@@ -31,7 +31,7 @@ func TestWalk(t *testing.T) {
 
 var update = flag.Bool("update", false, "write docs/explain.md anew")
 
-// runConsoles puts what the commands print in place of what stands below them.
+// runConsoles replaces the output below each command by the actual output.
 func runConsoles(t *testing.T, text string) string {
 	t.Helper()
 	const opening, closing = "```console\n", "```\n"
@@ -67,7 +67,7 @@ func runLine(t *testing.T, line string) string {
 	return strings.ReplaceAll(got.stderr+got.stdout, "testdata/", "")
 }
 
-// words splits a command line; what is in double quotes is one.
+// words splits a command line; double quotes enclose one word.
 func words(line string) []string {
 	var all []string
 	for i, part := range strings.Split(line, `"`) {

@@ -16,7 +16,7 @@ import (
 	"github.com/meshcni/meshcni/interception/nftables"
 )
 
-// openLive opens the namespace when the argument names one.
+// openLive opens the namespace if the argument names one.
 func openLive(argument string) (ns *interception.Netns, live bool, err error) {
 	if path, found := strings.CutPrefix(argument, "netns:"); found {
 		ns, err = interception.OpenNetns(path, interception.NetnsOptions{})
@@ -33,15 +33,16 @@ func openLive(argument string) (ns *interception.Netns, live bool, err error) {
 	return nil, false, nil
 }
 
-// reader is a dataplane that is to be looked into.
+// reader is a dataplane to observe.
 type reader struct {
 	interception.Dataplane
 
 	name string
 }
 
-// observe reads what the namespace holds of the owner: from the one that has rules of the owner's. Of several, one that cannot be read is
-// left out with a warning when another one has rules; else the error says how to do without it.
+// observe returns the namespace's state in the dataplane that has rules of the owner. It prints a
+// warning for each other dataplane that cannot be read. If no readable one has rules and another is
+// unreadable, the error explains how to skip the latter.
 func observe(
 	ctx context.Context, ns *interception.Netns, owner interception.Owner, readers []reader, warnings io.Writer,
 ) (interception.State, error) {
@@ -76,7 +77,7 @@ func observe(
 	return found[0], nil
 }
 
-// withForeign is a state with the chains of others that any of the states has.
+// withForeign adds to a state the other programs' chains in any of the states.
 func withForeign(state interception.State, more ...interception.State) interception.State {
 	for _, other := range more {
 		for _, chain := range other.Foreign {
@@ -94,7 +95,7 @@ func isTable(o interception.Object) bool {
 	return is
 }
 
-// readers are the dataplanes that are to be looked into.
+// readers returns the dataplanes to observe.
 func (s *source) readers() ([]reader, error) {
 	nft, err := nftables.New(nftables.Options{Foreign: true})
 	if err != nil {

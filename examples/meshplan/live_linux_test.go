@@ -46,7 +46,7 @@ func newNamespace(t *testing.T) *sandbox.Namespace {
 	return namespace
 }
 
-// apply puts a pod's rules into the namespace at a path. The error is that of making the dataplane.
+// apply applies a pod's rules to the namespace at a path. err is the error of making the dataplane.
 func apply(t *testing.T, dataplane interception.Dataplane, err error, pod, path string) {
 	t.Helper()
 	if err != nil {
@@ -119,7 +119,7 @@ func TestLiveNamespaceWithRulesOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// A namespace without any rules of the owner has no hook that others could share with it.
+// A namespace without rules of the owner has no hook that other programs could share.
 func TestTraceWarnsOfOthersRulesAlone(t *testing.T) {
 	t.Parallel()
 	path := newNamespace(t).Path()

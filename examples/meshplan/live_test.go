@@ -12,7 +12,8 @@ import (
 	"github.com/meshcni/meshcni/interception/dataplanetest/fake"
 )
 
-// TestObserveWhatCanBeRead has dataplanes that cannot be read, with and without rules in the others.
+// TestObserveWhatCanBeRead observes dataplanes that cannot be read, with and without rules in the
+// others.
 func TestObserveWhatCanBeRead(t *testing.T) {
 	t.Parallel()
 	const owner interception.Owner = "istio-cni"

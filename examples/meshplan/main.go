@@ -19,13 +19,14 @@ func main() {
 	}))
 }
 
-// environment is everything the program takes from the world, beside the sources that its command line names.
+// environment is everything that the program takes from its surroundings, except the sources that
+// its command line names.
 type environment struct {
 	// args are the command line's words after the program's name.
 	args           []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	// version is what the program was built from.
+	// version is the version that the program was built from.
 	version string
 }
 

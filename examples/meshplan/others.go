@@ -10,8 +10,9 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// marks are the beginnings of names by which the rules of well-known programs are told, those of tables with their family. The
-// first that fits counts. A name proves nothing, so what follows from it is only said to look so.
+// marks returns prefixes of names by which to recognise the rules of well-known programs; a table's
+// name includes its family. The first match counts. A name proves nothing, so messages only state
+// that the rules look like those of the program.
 func marks() []struct{ beginning, whose string } {
 	return []struct{ beginning, whose string }{
 		{"ISTIO_", "Istio"},
@@ -33,7 +34,7 @@ func marks() []struct{ beginning, whose string } {
 	}
 }
 
-// looksLike says whose a chain looks like; "" where nothing tells.
+// looksLike returns the program that a chain probably belongs to; "" if unknown.
 func looksLike(c interception.ForeignChain) string {
 	_, table, _ := strings.Cut(c.Table, " ")
 	for _, mark := range marks() {
@@ -46,7 +47,7 @@ func looksLike(c interception.ForeignChain) string {
 	return ""
 }
 
-// chainsOfOthers are those chains of others that can change an outcome.
+// chainsOfOthers returns other programs' chains that can change an outcome.
 func chainsOfOthers(state interception.State) []string {
 	var chains []string
 	add := func(chain string) {
@@ -62,7 +63,7 @@ func chainsOfOthers(state interception.State) []string {
 	if slices.ContainsFunc(state.Objects, isTable) {
 		return chains
 	}
-	for _, c := range state.Foreign { // of which a comparison with no plan at all has none
+	for _, c := range state.Foreign { // a comparison without any plan has none
 		if c.Hook != "" && !doesNothing(c) {
 			add(fmt.Sprintf("%s/%s (hook %s, priority %d)", c.Table, c.Name, c.Hook, c.Priority))
 		}
@@ -70,13 +71,15 @@ func chainsOfOthers(state interception.State) []string {
 	return chains
 }
 
-// doesNothing reports whether a chain is as empty as those of iptables are once somebody has listed them.
+// doesNothing reports whether a chain is as empty as the chains that iptables makes when it lists
+// rules.
 func doesNothing(c interception.ForeignChain) bool {
 	return len(c.Rules) == 0 && c.Policy != (interception.Drop{})
 }
 
-// othersOnly says what stands in a namespace that has no rules of the owner, but those of others; "" for every other state. Chains
-// of a hook that have no rules are there wherever somebody has listed them, and are left out.
+// othersOnly describes a namespace that has rules of other programs but none of the owner; it
+// returns "" for every other state. It skips a hook's empty chains, since listing rules with
+// iptables creates them.
 func othersOnly(state interception.State) string {
 	if slices.ContainsFunc(state.Objects, isTable) || len(state.Foreign) == 0 {
 		return ""

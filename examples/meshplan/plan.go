@@ -54,7 +54,7 @@ func newPlanCommand() *cobra.Command {
 	return command
 }
 
-// planText is a plan in a form other than JSON.
+// planText returns a plan in a form other than JSON.
 func planText(plan *interception.Plan, form string) (string, error) {
 	var text []byte
 	var err error

@@ -19,7 +19,8 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// parse makes plans of a text: of the pods of a manifest, or of one plan, which has no kind but an owner.
+// parse makes plans from a text: from the pods of a manifest, or from one plan, which has an owner
+// but no kind.
 func (s *source) parse(command *cobra.Command, text []byte, prefix string, selected selection) ([]rules, error) {
 	read, err := manifest.Read(text)
 	if err != nil {
@@ -47,7 +48,7 @@ func (s *source) parse(command *cobra.Command, text []byte, prefix string, selec
 		r, err := s.rulesOf(command, pod, about)
 		switch r.several = len(pods) > 1; {
 		case err != nil && r.several:
-			r.err = err // which hides no other pod
+			r.err = err // hides no other pod
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", pod.Name, err)
 		}
@@ -73,7 +74,7 @@ func (s *source) parsePlan(read manifest.Manifest) ([]rules, error) {
 	return []rules{{state: interception.State{Owner: plan.Owner, Objects: plan.Objects}}}, nil
 }
 
-// rulesOf plans for a pod of a manifest as the plugin does. The prefix says in warnings what they are about.
+// rulesOf plans for a pod of a manifest as the plugin does. Warnings begin with the prefix.
 func (s *source) rulesOf(command *cobra.Command, pod manifest.Pod, prefix string) (rules, error) {
 	r := rules{name: pod.Name}
 	for _, address := range pod.Addresses {
@@ -104,14 +105,14 @@ func (s *source) rulesOf(command *cobra.Command, pod manifest.Pod, prefix string
 	return r, nil
 }
 
-// selection says which pods of a source are meant: all, where it has no names.
+// selection chooses pods of a source: all, if it has no names.
 type selection struct {
 	names []string
-	// lenient lets a source be that has one pod or none, whatever the names.
+	// lenient accepts a source with one pod or none, whatever the names.
 	lenient bool
 }
 
-// of are the pods that are meant, in the manifest's order.
+// of returns the chosen pods, in the manifest's order.
 func (s selection) of(pods []manifest.Pod) ([]manifest.Pod, error) {
 	if len(s.names) == 0 || s.lenient && len(pods) == 1 {
 		return pods, nil
@@ -130,7 +131,7 @@ func (s selection) of(pods []manifest.Pod) ([]manifest.Pod, error) {
 	}), nil
 }
 
-// ofNone refuses names for a source that has no pods.
+// ofNone refuses names for a source without pods.
 func (s selection) ofNone(kind string) error {
 	if len(s.names) == 0 || s.lenient {
 		return nil
@@ -138,7 +139,8 @@ func (s selection) ofNone(kind string) error {
 	return fmt.Errorf("it is %s, which has no pod %q: leave --pod out", kind, s.names[0])
 }
 
-// isNamed reports whether a name on the command line means the pod whose full name is "Pod shop/cart": so does "shop/cart", and "cart".
+// isNamed reports whether a name on the command line means the pod with this full name: "Pod
+// shop/cart" matches itself, "shop/cart" and "cart".
 func isNamed(full, name string) bool {
 	_, inNamespace, _ := strings.Cut(full, " ")
 	_, short, _ := strings.Cut(inNamespace, "/")

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// several are two pods of a cluster and what else their manifest has.
+// several are two pods of a cluster and the other objects of their manifest.
 const several = `apiVersion: v1
 kind: Pod
 metadata:
@@ -98,7 +98,7 @@ func TestOneOfSeveralPods(t *testing.T) {
 	}
 }
 
-// broken are three pods, of which one has an annotation that can't be understood.
+// broken are three pods, one of them with an invalid annotation.
 const broken = `apiVersion: v1
 kind: List
 items:
@@ -131,7 +131,7 @@ func TestABadPodHidesNoOther(t *testing.T) {
 	}
 }
 
-// The first pod that is shown stands at the top, also behind one that is left alone.
+// The heading comes before the first pod that is shown, even after a pod that is left alone.
 func TestHeadingOfTheFirstPod(t *testing.T) {
 	t.Parallel()
 	text := readFile(t, "plain.yaml") + "---\n" + readFile(t, "cart-new.yaml")

@@ -14,17 +14,18 @@ import (
 
 // rules are those of one pod, plan or live namespace.
 type rules struct {
-	// name is the name of the pod or the workload, such as "Pod shop/cart-0"; empty for plans and live namespaces.
+	// name is the name of the pod or the workload, such as "Pod shop/cart-0"; empty for plans and
+	// live namespaces.
 	name string
-	// state is what there is; of a pod and a plan, what would be there.
+	// state is what exists, or for a pod or a plan, what would exist.
 	state interception.State
-	// addresses are those of the pod; nil where they are not known.
+	// addresses are the pod's; nil if unknown.
 	addresses []netip.Prefix
-	// alone says why the pod has no rules; nil where it has.
+	// alone says why the pod has no rules; nil if it has rules.
 	alone *notCaptured
-	// err says why the pod's rules can't be told, where the source has more pods; nil where they can.
+	// err says why the rules of one of several pods are unknown; nil if they are known.
 	err error
-	// several says that the source has more pods than this one.
+	// several is true if the source has other pods.
 	several bool
 }
 

@@ -13,10 +13,11 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// maxSource is the most that is read of a file: a plan with 10,000 networks has less than half of it.
+// maxSource limits what is read of a file, in bytes: a plan with 10,000 networks has less than half
+// of it.
 const maxSource = 4 << 20
 
-// source says how what the command line names becomes rules.
+// source turns arguments of the command line into rules.
 type source struct {
 	ipv4Only, spare, anyway bool
 	owner                   string
@@ -24,7 +25,7 @@ type source struct {
 	dataplane               choice
 }
 
-// addSource gives the command the flags of a source.
+// addSource adds the flags of a source to the command.
 func addSource(command *cobra.Command) *source {
 	s := &source{dataplane: newChoice("auto", "nftables", "iptables")}
 	flags := command.Flags()
@@ -37,9 +38,9 @@ func addSource(command *cobra.Command) *source {
 	return s
 }
 
-// read returns what the argument names, once for each selected pod: the rules that a pod would get, those
-// of a plan, or those that a live namespace holds. Warnings go to the command's standard error, behind the
-// prefix.
+// read returns the rules of what the argument names, once for each selected pod: those that the pod
+// would get, those of a plan, or those in a live namespace. Warnings go to the command's standard
+// error, with the prefix.
 func (s *source) read(command *cobra.Command, argument, prefix string, selected selection) ([]rules, error) {
 	if ns, live, err := openLive(argument); live {
 		if err != nil {
@@ -96,12 +97,12 @@ func readText(command *cobra.Command, argument string) ([]byte, error) {
 	return text, nil
 }
 
-// podPairHelp is about --pod in commands that compare two sources.
+// podPairHelp explains --pod in commands that compare two sources.
 const podPairHelp = `
 With --pod, a source with several pods stands for the one of that name. Given
 twice, the first is for the first source, and the second for the second.`
 
-// readBoth reads two sources, each one pod, plan or namespace.
+// readBoth reads two sources, each with one pod, plan or namespace.
 func (s *source) readBoth(command *cobra.Command, arguments []string) (a, b rules, err error) {
 	switch {
 	case arguments[0] == "-" && arguments[1] == "-":
@@ -109,7 +110,8 @@ func (s *source) readBoth(command *cobra.Command, arguments []string) (a, b rule
 	case len(s.pods) > 2:
 		return a, b, usage(command, fmt.Errorf("--pod is given %d times, want once for each SOURCE at most", len(s.pods)))
 	}
-	first := selection{names: s.pods, lenient: true} // a single name is for each source that has several pods
+	// a single name applies to each source that has several pods
+	first := selection{names: s.pods, lenient: true}
 	second := first
 	if len(s.pods) == 2 {
 		first, second = selection{names: s.pods[:1]}, selection{names: s.pods[1:]}
@@ -126,8 +128,8 @@ func (s *source) readBoth(command *cobra.Command, arguments []string) (a, b rule
 	return a, b, err
 }
 
-// readOne returns what the argument, one of two, names: one pod, plan or namespace. Warnings name the argument.
-// A pod that is left alone has no rules to compare, which is printed, and a finding.
+// readOne reads one of two arguments, with one pod, plan or namespace. Warnings name the argument.
+// A pod that is left alone has no rules to compare: that is printed, and is a finding.
 func (s *source) readOne(command *cobra.Command, argument string, selected selection) (rules, error) {
 	all, err := s.read(command, argument, argument+": ", selected)
 	if err != nil {

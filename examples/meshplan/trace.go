@@ -72,14 +72,15 @@ func newTraceCommand() *cobra.Command {
 	return command
 }
 
-// tracing is what the command line of "meshplan trace" says, and how far that is done.
+// tracing is the command line of "meshplan trace", with the progress through its packets.
 type tracing struct {
 	packets   []trace.Packet
 	listen    []uint16
-	addresses []netip.Prefix // in place of the pod's own; nil for these
+	addresses []netip.Prefix // replace the pod's own; nil keeps those
 	form      string
 	notes     io.Writer
-	// reached and passed say for each packet whether a pod takes it, and whether one was passed over.
+	// reached and passed record for each packet whether a pod takes it, and whether a pod was
+	// skipped.
 	reached, passed []bool
 }
 
@@ -103,7 +104,8 @@ func newTracing(packets []string, ports []uint, addresses []string) (*tracing, e
 	return t, err
 }
 
-// parsePrefixes reads addresses with their prefix length; without one, an address is a network of its own.
+// parsePrefixes parses addresses with their prefix length; without a length, an address is a
+// network of its own.
 func parsePrefixes(texts []string) ([]netip.Prefix, error) {
 	var prefixes []netip.Prefix
 	for _, text := range texts {
@@ -119,7 +121,8 @@ func parsePrefixes(texts []string) ([]netip.Prefix, error) {
 	return prefixes, nil
 }
 
-// walk traces the packets through a pod. Of several pods, it passes over those that a packet doesn't come to.
+// walk traces the packets through a pod. If there are several pods, it skips those that a packet
+// does not reach.
 func (t *tracing) walk(r rules) (answer, error) {
 	for _, chain := range chainsOfOthers(r.state) {
 		fmt.Fprintf(t.notes, "warning: %s is somebody else's, may change this, and is not walked: ask explain\n", chain)
@@ -154,7 +157,8 @@ func (t *tracing) walk(r rules) (answer, error) {
 	return answer{text: text.String(), view: views, silent: len(packets) == 0}, nil
 }
 
-// arriving are the packets that can come to the pod or leave it. One that can't is an error where it is the only pod.
+// arriving returns the packets that can reach or leave the pod. Any other packet is an error if
+// there is only one pod.
 func (t *tracing) arriving(pod trace.Namespace, r rules) ([]trace.Packet, error) {
 	var packets []trace.Packet
 	for i, packet := range t.packets {
@@ -173,7 +177,8 @@ func (t *tracing) arriving(pod trace.Namespace, r rules) ([]trace.Packet, error)
 	return packets, nil
 }
 
-// unreached is the error of a packet that comes to none of several pods; nil when each comes to one.
+// unreached returns the error of a packet that reaches none of several pods; nil if each reaches
+// one.
 func (t *tracing) unreached() error {
 	for i, packet := range t.packets {
 		if t.passed[i] && !t.reached[i] {
@@ -185,11 +190,12 @@ func (t *tracing) unreached() error {
 	return nil
 }
 
-// checkArrival refuses a packet that comes in for an address which the pod doesn't have: nobody would send it there.
+// checkArrival refuses an inbound packet for an address that the pod does not have: the network
+// would not send it to this pod.
 func checkArrival(pod trace.Namespace, packet trace.Packet) error {
 	arrival, arrives := packet.From.(trace.Arrival)
 	if !arrives || !slices.ContainsFunc(pod.Links, func(l trace.Link) bool { return l.Name == arrival.Link }) {
-		return nil // what else is wrong with it, the trace says
+		return nil // the trace reports any other error
 	}
 	var all []string
 	for _, link := range pod.Links {
@@ -206,7 +212,7 @@ func checkArrival(pod trace.Namespace, packet trace.Packet) error {
 		packet, packet.Dst.Addr(), arrival.Link, strings.Join(all, ", "))
 }
 
-// application adds the application's listeners to those of the proxy.
+// application adds the application's listeners to the proxy's.
 func (t *tracing) application(listeners []trace.Listener, packets []trace.Packet) []trace.Listener {
 	add := func(protocol interception.Protocol, port uint16) {
 		at := interception.Port(port)

@@ -14,7 +14,7 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// TestTutorial follows docs/tutorial.md, and compares what is printed with what is written there.
+// TestTutorial follows docs/tutorial.md, and compares the output with the text in it.
 func TestTutorial(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/tutorial.md")
@@ -43,7 +43,7 @@ func TestTutorial(t *testing.T) {
 	}
 }
 
-// blocks are the fenced parts of a text in Markdown that are in a language.
+// blocks returns the fenced blocks of a Markdown text in a language.
 func blocks(t *testing.T, markdown, language string) []string {
 	t.Helper()
 	parts := strings.Split(markdown, "```"+language+"\n")[1:]
@@ -57,7 +57,7 @@ func blocks(t *testing.T, markdown, language string) []string {
 	return parts
 }
 
-// abridges reports whether lines of "..." stand for all that a text leaves out of another.
+// abridges reports whether short equals long, with lines of "..." for what it omits.
 func abridges(short, long string) bool {
 	lines := strings.Split(short, "\n")
 	if !slices.Contains(lines, "...") {
@@ -74,13 +74,13 @@ func abridges(short, long string) bool {
 	return true
 }
 
-// newcomer is somebody who follows the tutorial in a directory.
+// newcomer follows the tutorial in a directory.
 type newcomer struct {
 	directory string
 	pod       *sandbox.Namespace // at /run/netns/shop
 }
 
-// follow does what a line of the tutorial says, and gives what that prints.
+// follow runs a line of the tutorial, and returns its output.
 func (n *newcomer) follow(t *testing.T, line string) string {
 	t.Helper()
 	const inPod = "ip netns exec shop "

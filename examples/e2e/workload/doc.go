@@ -4,12 +4,12 @@
 // beside it, and the client that exec starts to see which application answers. It is also the
 // waiting program of the pods' sandboxes.
 //
-//	workload serve NAME PORT...        an application that answers requests over HTTP; for /?ask=URL it asks there, too
+//	workload serve NAME PORT...        an application that answers requests over HTTP; for /?ask=URL it queries that URL too
 //	workload proxy sidecar NAME        a mesh proxy, with the ports, sources and arguments of Istio's
-//	workload get URL...                what answers, one line of JSON for each
-//	workload loop URL                  get once a second, until told to stop
+//	workload get URL...                the answers, one line of JSON for each
+//	workload loop URL                  get once a second, until stopped
 //	workload namespace                 the number of the pod's network namespace
-//	workload wait                      nothing, until told to stop
+//	workload wait                      nothing, until stopped
 //
 // Each proxy that a request passes adds its direction and name to a header, and the application
 // returns them. With via ["outbound client", "inbound server"] both sides captured the request;
