@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# The version in the binaries: the last tag, and how far from it; the commit alone before the first; "devel" outside of git.
+# The version in the binaries: the last tag and the distance to it; the commit alone if there is no
+# tag; "devel" outside git.
 VERSION = $(or $(shell git describe --tags --always --dirty 2>/dev/null),devel)
 PURE = $(addprefix ./,$(shell sed 's/\#.*//' .ci/pure))
-# The race detector needs cgo, and that a C compiler.
+# The race detector needs cgo, which needs a C compiler.
 RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
-# The limit of a package is for one that hangs. One that is slow has a tenth of two cores beside twenty busy loops.
+# The limit is for a package that hangs. It leaves time for a slow one: with twenty busy loops on
+# the machine, the tests get a tenth of two cores.
 PATIENCE = 60m
 BENCHMARKED = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func Benchmark' [a-z]*)))
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(OUT)/
-# Where make build writes to.
+# OUT is the output directory of make build.
 OUT ?= bin
 SCRIPTS = .ci/prerequisites .ci/progress .ci/run $(wildcard testdata/machine/*)
 GOLANGCI_LINT = go tool -modfile=$(CURDIR)/.ci/tools/go.mod golangci-lint
 
-# An ordinary user's PATH leaves out where nft and iptables are.
+# An ordinary user's PATH lacks the directories of nft and iptables.
 export PATH := $(PATH):/usr/sbin:/sbin
 
 .PHONY: help
@@ -64,7 +66,7 @@ image: ## the node image for amd64 and arm64, without registry or Docker, as an 
 	done
 	cd examples/e2e && go run ./release -version '$(VERSION)' -binaries ../../bin -to ../../bin/release
 
-# GNU tar's, so that the same files make the same archive.
+# With these flags of GNU tar, the same files make the same archive.
 ARCHIVE = tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -c
 .PHONY: release
 release: ## all that is shipped, into bin/release: the binaries for Linux, meshplan for macOS too, and what make image makes
@@ -78,7 +80,8 @@ release: ## all that is shipped, into bin/release: the binaries for Linux, meshp
 	done
 	@$(MAKE) --no-print-directory image
 
-# What the end-to-end tests need: programs of the machine, two versions of the binaries, and what prepare builds.
+# e2e-prepared provides what the end-to-end tests need: programs of the machine, two versions of the
+# binaries, and what prepare builds.
 E2E = cd examples/e2e && ../../bin/e2e/e2e.test -test.v -test.timeout 0 -test.parallel 4
 .PHONY: e2e-prepared
 e2e-prepared:

@@ -42,7 +42,7 @@ type demonstration struct {
 	plan    *interception.Plan // nil when the pod isn't captured
 
 	containers map[string]*container
-	// unplayable says why no process here can run as the proxy's user; "" if one can.
+	// unplayable explains why no process here can run as the proxy's user; "" if one can.
 	unplayable string
 	table      table
 	// closers undo what was started, last first.

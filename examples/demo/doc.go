@@ -12,13 +12,16 @@
 // API server, which serves one pod, and the programs of the pod's containers, which answer each
 // connection with what they see.
 //
-//	demo ── builds the binaries, then runs itself again in a sandbox (internal/sandbox), where it makes
+//	demo ── builds the binaries, then runs itself again in a sandbox (internal/sandbox) and makes
 //	  │
-//	  ├─ a node: directories for CNI's configuration, binaries, cache and run-time files, and addresses that stand for the world
-//	  ├─ an API server that hands out the pod                 ◀─── token ───┐
-//	  ├─ install-cni, the process ── writes ── conflist, kubeconfig ──▶ istio-cni, run by libcni after bridge and host-local
-//	  └─ a pod: application, proxy                                             │
-//	        └─ connections, each beside what package trace expected ◀── rules ─┘
+//	  ├─ a node: directories for CNI's configuration, binaries, cache and run-time files, and
+//	  │  addresses that represent the world
+//	  ├─ an API server that serves the pod     ◀─── token ─────┐
+//	  ├─ install-cni ── writes ── conflist, kubeconfig ──▶ istio-cni, run by libcni
+//	  │                                                        │  after bridge and host-local
+//	  └─ a pod: application, proxy                             │
+//	        └─ connections, with package trace's ◀── rules ────┘
+//	           prediction for each
 //
 // # Goals
 //

@@ -18,7 +18,7 @@ type row struct {
 	probe probe
 	want  expectation
 	got   ending
-	// skipped says why the connection was not made; got is then empty.
+	// skipped is the reason why the connection was not made; got is then empty.
 	skipped string
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestRunDirectoryMovedAway moves the directory away that the daemon has mounted. The daemon's
+// TestRunDirectoryMovedAway renames the directory that the daemon has mounted. The daemon's
 // container is restarted with the new directory at that path, and a pod that was created meanwhile
 // is captured.
 func TestRunDirectoryMovedAway(t *testing.T) {

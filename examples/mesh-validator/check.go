@@ -264,7 +264,8 @@ func (v *validation) until(ctx context.Context, try func(context.Context) (strin
 		if err == nil || errors.Is(err, errNotTried) {
 			return detail, err
 		}
-		if last == nil || ctx.Err() == nil { // an interrupted try says less than the previous one
+		// the previous try's error is more useful than an interrupted one
+		if last == nil || ctx.Err() == nil {
 			last = err
 		}
 		select {

@@ -4,9 +4,9 @@
 // is captured. It runs before the proxy, as an init container or a native sidecar, listens on the
 // proxy's ports in its place, and exits with 126 if a connection does not arrive:
 //
-//	outbound  it connects to an unassigned address (RFC 5737, RFC 3849), and must be answered by itself
-//	self      as the proxy's user it connects to the pod's own address, and must be answered at the inbound port
-//	probe     it waits for the kubelet's startup probe from outside, which must arrive at the inbound port
+//	outbound  connects to an unassigned address (RFC 5737, RFC 3849), and must reach itself
+//	self      connects, as the proxy's user, to the pod's address, and must reach the inbound port
+//	probe     waits for the kubelet's startup probe, which must reach the inbound port
 //
 // It sends a nonce and expects an answer made with a key that only this process has, since a
 // reachable port alone proves nothing. It recognises a connection from outside by its original

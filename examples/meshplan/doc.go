@@ -2,11 +2,11 @@
 
 // Meshplan shows what meshcni does with a pod's traffic, and why:
 //
-//	meshplan plan pod.yaml                                  the rules that a pod gets
+//	meshplan plan pod.yaml                            the rules that a pod gets
 //	meshplan trace pod.yaml "tcp in eth0 192.0.2.9:40000 > 10.244.0.2:8443"
-//	                                                        where a packet ends, and which rule decides
-//	meshplan explain pod.yaml tcp port 8443 in              who decides about such packets, and why
-//	meshplan diff pod.yaml pid:4242                         what a running pod has, and should not
+//	                                                  where a packet ends, and which rule decides
+//	meshplan explain pod.yaml tcp port 8443 in        which rules decide about them, and why
+//	meshplan diff pod.yaml pid:4242                   how a running pod's rules differ
 //
 // A source is one of these: a file with Pods (YAML or JSON, as "kubectl get pod NAME -o yaml"
 // prints them), Deployments and other workloads, which are reported separately under their names; a

@@ -21,15 +21,15 @@ type rules struct {
 	state interception.State
 	// addresses are the pod's; nil if unknown.
 	addresses []netip.Prefix
-	// alone says why the pod has no rules; nil if it has rules.
+	// alone is the reason why the pod has no rules; nil if it has rules.
 	alone *notCaptured
-	// err says why the rules of one of several pods are unknown; nil if they are known.
+	// err is the reason why the rules of one of several pods are unknown; nil if they are known.
 	err error
 	// several is true if the source has other pods.
 	several bool
 }
 
-// notCaptured says why a pod has no plan.
+// notCaptured is the reason why a pod has no plan.
 type notCaptured struct {
 	decision sidecar.Decision
 	template bool

@@ -4,8 +4,8 @@
 // beside it, and the client that exec starts to see which application answers. It is also the
 // waiting program of the pods' sandboxes.
 //
-//	workload serve NAME PORT...        an application that answers requests over HTTP; for /?ask=URL it queries that URL too
-//	workload proxy sidecar NAME        a mesh proxy, with the ports, sources and arguments of Istio's
+//	workload serve NAME PORT...        an HTTP server; for /?ask=URL it queries that URL too
+//	workload proxy sidecar NAME        a mesh proxy with Istio's ports, sources and arguments
 //	workload get URL...                the answers, one line of JSON for each
 //	workload loop URL                  get once a second, until stopped
 //	workload namespace                 the number of the pod's network namespace

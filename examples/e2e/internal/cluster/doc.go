@@ -5,7 +5,8 @@
 //
 //	the caller's namespaces (package sandbox)     bridge 172.30.77.1, fd00:172:30:77::1
 //	 ├─ etcd, kube-apiserver, kube-controller-manager, kube-scheduler
-//	 ├─ node1   own network, mounts, processes, ipc, hostname    172.30.77.11   pods 10.244.1.0/24, fd00:10:244:1::/64
+//	 ├─ node1  own network, mounts, processes, ipc, hostname
+//	 │   │     172.30.77.11   pods 10.244.1.0/24, fd00:10:244:1::/64
 //	 │   ├─ containerd ─ shims ─ pods
 //	 │   └─ kubelet, kube-proxy
 //	 └─ node2   …
