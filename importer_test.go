@@ -43,7 +43,6 @@ func (i importer) write(t *testing.T, name, text string) {
 	}
 }
 
-// imports writes a package that imports packages of this module.
 func (i importer) imports(t *testing.T, name string, packages []string) {
 	t.Helper()
 	text := "package " + name + "\n\n"

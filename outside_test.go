@@ -90,7 +90,6 @@ func (n *outsideNode) command(args ...string) *exec.Cmd {
 	return command
 }
 
-// do runs a command that must succeed.
 func (n *outsideNode) do(args ...string) {
 	n.t.Helper()
 	if output, err := n.command(args...).CombinedOutput(); err != nil {

@@ -65,7 +65,6 @@ func TestPrerequisites(t *testing.T) {
 	}
 }
 
-// answer is the result of the script.
 type answer struct {
 	code                  int
 	stdout, stderr, calls string

@@ -30,7 +30,6 @@ type container struct {
 	reports *json.Decoder
 }
 
-// containerOptions configure a container.
 type containerOptions struct {
 	// self is the command line that starts this program again.
 	self []string

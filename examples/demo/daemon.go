@@ -28,7 +28,6 @@ const (
 	healthAddress = "127.0.0.1:8000"
 )
 
-// daemon is the install-cni process.
 type daemon struct {
 	command *exec.Cmd
 	ended   chan struct{} // closed when the process has ended

@@ -18,7 +18,6 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// demonstration is what runs inside the sandbox.
 type demonstration struct {
 	environment
 	progress
@@ -72,7 +71,6 @@ func demonstrate(ctx context.Context, env environment, progress progress, pod po
 	return exitOK
 }
 
-// part is a step of the demonstration.
 type part struct {
 	name string
 	do   func(context.Context) (detail string, err error)

@@ -147,7 +147,6 @@ func buildPrograms(t *testing.T) string {
 	return directory
 }
 
-// demoCommand is one call of the demo.
 type demoCommand struct {
 	program   string
 	args      []string
@@ -224,7 +223,6 @@ func (d demoCommand) interruptedAt(t *testing.T, moment string) demoResult {
 	return demoResult{output.String(), command.ProcessState.ExitCode(), d.directory}
 }
 
-// demoResult is the result of a call.
 type demoResult struct {
 	output    string
 	code      int

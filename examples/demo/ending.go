@@ -29,7 +29,6 @@ const (
 	unanswered = "no answer"
 )
 
-// listenerName names the socket of a program on a port.
 func listenerName(program string, port uint16) string { return fmt.Sprintf("%s:%d", program, port) }
 
 // String returns text such as "proxy:15001, meant for 203.0.113.10:80".

@@ -11,7 +11,6 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// identity is the user and group of a process.
 type identity struct {
 	uid interception.UID
 	gid interception.GID

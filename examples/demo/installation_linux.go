@@ -13,7 +13,6 @@ import (
 	"slices"
 )
 
-// makeNode writes the primary CNI configuration.
 func (d *demonstration) makeNode(context.Context) (detail string, err error) {
 	if !d.ipv6 {
 		detail = "this kernel has no IPv6: IPv4 alone is shown"
@@ -38,7 +37,6 @@ func (d *demonstration) enableIPv6() error {
 	)
 }
 
-// setSysctls sets kernel parameters, given as names and values.
 func setSysctls(namesAndValues ...string) error {
 	for pair := range slices.Chunk(namesAndValues, 2) {
 		if err := os.WriteFile("/proc/sys/"+pair[0], []byte(pair[1]), 0); err != nil {

@@ -21,12 +21,11 @@ func main() { os.Exit(run(context.Background(), processEnvironment())) }
 // directory.
 type environment struct {
 	// args are the command line's words after the program's name.
-	args   []string
-	getenv func(name string) string
-	stdin  io.Reader
-	stdout io.Writer
-	stderr io.Writer
-	// terminal is true if stdout is a terminal.
+	args     []string
+	getenv   func(name string) string
+	stdin    io.Reader
+	stdout   io.Writer
+	stderr   io.Writer
 	terminal bool
 	// untilSignal ends on a signal to stop. Call it after entering the sandbox.
 	untilSignal func(context.Context) context.Context
@@ -76,7 +75,6 @@ func untilSignal(ctx context.Context) context.Context {
 	return ctx
 }
 
-// options come from the command line and the environment.
 type options struct {
 	// verbose shows plan, nft script and logs.
 	verbose bool
@@ -116,7 +114,6 @@ Exit codes: 0 everything was as expected, 1 something was not or failed, 2 the
 command line or the Pod is wrong.
 `
 
-// parseOptions reads the command line.
 func parseOptions(args []string, getenv func(string) string) (options, error) {
 	o := options{podPath: getenv("POD")}
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)

@@ -62,7 +62,6 @@ func (n node) make() error {
 	return nil
 }
 
-// log opens a file for a log.
 func (n node) log(name string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(n.logs(), name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 }
@@ -72,7 +71,6 @@ func (n node) note(name, text string) error {
 	return os.WriteFile(filepath.Join(n.logs(), name), []byte(text), 0o600)
 }
 
-// hasLogs reports whether something was logged.
 func (n node) hasLogs() bool {
 	entries, err := os.ReadDir(n.logs())
 	return err == nil && len(entries) > 0
@@ -83,7 +81,6 @@ const (
 	cniPlugins = "github.com/containernetworking/plugins/plugins"
 )
 
-// program belongs to a node or an image.
 type program struct{ importPath, directory string }
 
 func (n node) programs() []program {
@@ -96,7 +93,6 @@ func (n node) programs() []program {
 	}
 }
 
-// provision copies the programs from a directory to their places.
 func (n node) provision(binaries string) error {
 	for _, p := range n.programs() {
 		name := filepath.Base(p.importPath)

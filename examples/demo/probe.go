@@ -21,15 +21,12 @@ const (
 	world = "world"
 )
 
-// probe is a connection to make.
 type probe struct {
-	// from is the program that connects.
 	from string
 	// what describes what is special about the connection.
 	what string
 	// source is the address to connect from; the zero Addr lets the kernel choose.
-	source netip.Addr
-	// destination is the address and port to connect to.
+	source      netip.Addr
 	destination netip.AddrPort
 	// datagram makes the probe a query and its answer over UDP.
 	datagram bool
@@ -58,18 +55,14 @@ func networkOf(protocol interception.Protocol, address netip.Addr) string {
 
 // scene is everything that decides which connections are worth showing.
 type scene struct {
-	redirect sidecar.Redirect
-	// application and proxy are the identities of the two programs.
+	redirect           sidecar.Redirect
 	application, proxy identity
-	// ports are the ports of the application's containers.
-	ports []interception.Port
-	// validated is true if istio-validation runs in the pod.
-	validated bool
+	ports              []interception.Port
+	validated          bool
 	// sides hold the addresses of each family that the pod has.
 	sides []side
 }
 
-// side holds the addresses of one IP family.
 type side struct {
 	// world is an address outside the node that no rule mentions.
 	world netip.Addr
@@ -293,7 +286,6 @@ func listenerOf(program string, protocol interception.Protocol, port interceptio
 	return trace.Listener{Name: listenerName(program, uint16(port)), Proxy: program == proxy, Protocol: protocol, Port: port}
 }
 
-// packet returns the first packet of the probe's connection.
 func (s scene) packet(p probe) trace.Packet {
 	packet := trace.Packet{Protocol: p.protocol(), Dst: p.destination}
 	if p.source.IsValid() {

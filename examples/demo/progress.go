@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 )
 
-// progress prints what the program is doing.
 type progress struct {
 	out     io.Writer
 	palette palette
@@ -36,7 +35,6 @@ func (p progress) step(name string, do func() (detail string, err error)) error 
 	return nil
 }
 
-// detail prints text indented below a step.
 func (p progress) detail(text string) {
 	for line := range strings.Lines(text) {
 		fmt.Fprintf(p.out, "      %s\n", p.palette.dim(strings.TrimRight(line, "\n")))
@@ -52,7 +50,6 @@ func (p progress) more(title, text string) {
 	p.detail(text)
 }
 
-// heading starts a part of the demonstration.
 func (p progress) heading(text string) {
 	fmt.Fprintf(p.out, "\n%s\n", p.palette.bold(text))
 }

@@ -116,7 +116,6 @@ func tidy(ctx context.Context, env environment, options options, node node, code
 	return removeAllBut(node.directory, filepath.Base(node.logs()))
 }
 
-// removeAllBut empties a directory except for one entry.
 func removeAllBut(directory, kept string) error {
 	entries, err := os.ReadDir(directory)
 	for _, entry := range entries {
@@ -142,7 +141,6 @@ func runInside(ctx context.Context, env environment, progress progress, pod podM
 	return demonstrate(env.untilSignal(ctx), env, progress, pod, info, nodeIn(stage))
 }
 
-// situation describes the sandbox in one line.
 func situation(info sandbox.Info) string {
 	switch {
 	case info.Root:

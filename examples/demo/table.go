@@ -29,7 +29,6 @@ func (r row) agrees() bool {
 	return r.skipped == "" && r.got == r.want.ending && !r.unserved()
 }
 
-// unserved reports whether a captured connection got no answer.
 func (r row) unserved() bool { return r.want.captured && r.got.failure != "" }
 
 func (r row) verdict(p palette) string {
@@ -102,7 +101,6 @@ func (t table) disagreements() []row {
 	return rows
 }
 
-// summary returns the table in one sentence.
 func (t table) summary() string {
 	agreed, wrong := 0, len(t.disagreements())
 	for _, r := range t {

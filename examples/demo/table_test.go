@@ -13,7 +13,6 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// testTable returns a table with a row of each kind.
 func testTable() table {
 	outside, own := netip.MustParseAddrPort("203.0.113.10:80"), netip.MustParseAddrPort("[fd00::2]:8080")
 	captured := expectation{

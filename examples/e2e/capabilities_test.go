@@ -21,7 +21,6 @@ func capabilities() scenario.Values {
 	}
 }
 
-// startPatient starts a pod in the mesh.
 func (p *permissions) startPatient() {
 	p.patient = p.Pod(scenario.Workload{Name: "patient", Injected: true, Node: p.Bridge.Name})
 }

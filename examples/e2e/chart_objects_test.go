@@ -22,7 +22,6 @@ import (
 // chartDirectory is the chart that is installed.
 const chartDirectory = "../charts/meshcni"
 
-// render renders the chart as the suite's release.
 func render(t *testing.T, values chart.Values) chart.Rendering {
 	t.Helper()
 	c, err := chart.Load(chartDirectory)

@@ -137,7 +137,6 @@ func (c *churn) startPod(node *cluster.Node, w scenario.Workload) (*corev1.Pod, 
 	return pod, c.expectCapture(pod, now)
 }
 
-// stopPod deletes a pod, and waits until it is gone.
 func (c *churn) stopPod(pod *corev1.Pod) error {
 	in := c.s.Cluster.Client.CoreV1().Pods(c.s.Namespace)
 	err := patiently(func(ctx context.Context) (bool, error) {

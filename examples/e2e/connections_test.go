@@ -64,7 +64,6 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// expectClosed waits until the other end of a connection closes it.
 func expectClosed(t *testing.T, connection net.Conn) {
 	t.Helper()
 	err := connection.SetReadDeadline(time.Now().Add(time.Minute))

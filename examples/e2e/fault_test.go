@@ -26,7 +26,6 @@ const (
 	listFile       = "/etc/cni/net.d/" + cluster.FileName
 )
 
-// fault is something that goes wrong on a node.
 type fault struct {
 	name string
 	// happen causes the fault, and returns when the cause is over.
@@ -37,7 +36,6 @@ type fault struct {
 	possible func(d *day, n *soaked) bool
 }
 
-// faults returns all faults.
 func faults() []fault {
 	return []fault{
 		{name: "kill the daemon", happen: kills("install-cni"), healed: started("install-cni"), possible: (*day).mayKillDaemon},
@@ -122,7 +120,6 @@ func (d *day) deleteList(n *soaked) error {
 	return n.InstallNetwork(n.network)
 }
 
-// replaces replaces a file of a node by another one.
 func replaces(path, text string, mode os.FileMode) func(*day, *soaked) error {
 	return func(_ *day, n *soaked) error { return replaceFile(n.Path(path), text, mode) }
 }
@@ -136,7 +133,6 @@ func replaceFile(path, text string, mode os.FileMode) error {
 	return os.Rename(unfinished, path)
 }
 
-// removes removes a file of a node.
 func removes(path string) func(*day, *soaked) error {
 	return func(_ *day, n *soaked) error { return os.Remove(n.Path(path)) }
 }

@@ -98,7 +98,6 @@ func istioObjects(t *testing.T) []chart.Object {
 	return objectsOf(t, strings.Replace(string(text), image, "image: "+product.TestReference("install-cni", scenario.FirstVersion), 1))
 }
 
-// objectsOf reads the objects of a manifest.
 func objectsOf(t *testing.T, text string) []chart.Object {
 	t.Helper()
 	var all []chart.Object
@@ -141,7 +140,6 @@ func deleteObjects(ctx context.Context, s *scenario.Scenario, all []chart.Object
 	return nil
 }
 
-// readyParts returns the reasons of a daemon's parts.
 func readyParts(ctx context.Context, s *scenario.Scenario, daemon *corev1.Pod) (map[string]string, error) {
 	text, err := s.Cluster.Client.CoreV1().Pods(daemon.Namespace).
 		ProxyGet("http", daemon.Name, "8000", "/readyz", map[string]string{"verbose": "true"}).DoRaw(ctx)

@@ -56,7 +56,6 @@ func TestPodStartLatency(t *testing.T) {
 	}
 }
 
-// latencies are the start times of pods.
 type latencies struct{ sandbox, ready []time.Duration }
 
 func (l *latencies) add(sandbox, ready time.Duration) {
@@ -68,7 +67,6 @@ func median(of []time.Duration) time.Duration {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-// startTimed starts a pod on a node, waits until it is ready, and deletes it.
 func startTimed(t *testing.T, s *scenario.Scenario, name string, node *cluster.Node) (sandbox, ready time.Duration) {
 	t.Helper()
 	w := scenario.Workload{Name: name, Injected: true, Node: node.Name, Change: func(template *corev1.PodTemplateSpec) {

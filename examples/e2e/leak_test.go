@@ -168,7 +168,6 @@ func (n *soaked) heap(ctx context.Context, pid string) (int, error) {
 // quarter.
 type growth struct{ first, last means }
 
-// means are the averages of some samples.
 type means struct{ memory, descriptors, heap float64 }
 
 func growthOf(samples []sample) growth {

@@ -68,7 +68,6 @@ func (n *neighbour) run(ctx context.Context) error {
 	return nil
 }
 
-// write writes the list without the plugin.
 func (n *neighbour) write() error {
 	if err := n.Begin(n.waits); err != nil {
 		return err

@@ -133,7 +133,6 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// run shows the purpose of each permission of the feature.
 func (f feature) run(t *testing.T) {
 	full := render(t, f.values)
 	reductions, err := full.Reduced()
@@ -352,7 +351,6 @@ func (p *permissions) pluginStays() {
 	}
 }
 
-// selected is a label of nodes.
 const selected = "meshcni-e2e-selected"
 
 // selectNodes labels all nodes.

@@ -31,14 +31,12 @@ func doing(do ...repair.Mode) controller.Options {
 	}
 }
 
-// method returns the HTTP method of a mode's request.
 func method(mode repair.Mode) string {
 	return map[repair.Mode]string{
 		repair.ModeLabel: http.MethodPatch, repair.ModeDelete: http.MethodDelete, repair.ModeEvict: http.MethodPost,
 	}[mode]
 }
 
-// reason returns the reason of a mode's event.
 func reason(mode repair.Mode) string {
 	return map[repair.Mode]string{
 		repair.ModeLabel: "LabelBrokenPod", repair.ModeDelete: "DeleteBrokenPod", repair.ModeEvict: "EvictBrokenPod",

@@ -24,7 +24,6 @@ func repairs() scenario.Values {
 	}}
 }
 
-// notReady is a taint of nodes.
 const notReady = "meshcni.io/not-ready"
 
 // broken starts a pod on the node Bridge whose validator fails.

@@ -66,7 +66,6 @@ func shortenTokens(s *scenario.Scenario) {
 	})
 }
 
-// tokenPath returns the file to which the kubelet writes the token of a node's daemon.
 func (n *soaked) tokenPath() string {
 	return filepath.Join("/var/lib/kubelet/pods", string(n.daemon.UID), "volumes/kubernetes.io~projected", tokenVolume, "token")
 }

@@ -11,10 +11,8 @@ import (
 	"time"
 )
 
-// soakReport is the file of the report.
 const soakReport = "../../bin/e2e/soak.txt"
 
-// report prints and writes the report of the day.
 func (d *day) report() {
 	d.t.Helper()
 	var text strings.Builder

@@ -52,7 +52,6 @@ const (
 	startersPerNode = 4
 )
 
-// day is a run of TestSoak.
 type day struct {
 	t      *testing.T
 	s      *scenario.Scenario
@@ -71,7 +70,6 @@ type day struct {
 	rotations      []rotation
 }
 
-// wound is a fault that has happened.
 type wound struct {
 	name, node    string
 	begin, healed time.Time
@@ -197,7 +195,6 @@ func (d *day) wound() {
 	d.t.Logf("%s  %s: %s; healed in %v", d.clock(w.begin.Sub(d.begin)), n.Name, f.name, w.took.Round(time.Millisecond))
 }
 
-// clock formats a time of the day.
 func (d *day) clock(at time.Duration) string {
 	return fmt.Sprintf("%02d:%02d", int(at.Minutes()), int(at.Seconds())%60)
 }

@@ -90,7 +90,6 @@ func notReadyLately(t *testing.T, node *cluster.Node) {
 	}
 }
 
-// readiness returns a node's Ready condition.
 func readiness(ctx context.Context, s *scenario.Scenario, node *cluster.Node) (corev1.NodeCondition, error) {
 	of, err := s.Cluster.Client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
 	if err != nil {

@@ -87,7 +87,6 @@ func tainted(s *scenario.Scenario, network cluster.Network) cluster.NodeOptions 
 	return o
 }
 
-// taints returns the keys of a node's taints.
 func taints(s *scenario.Scenario, node *cluster.Node) []string {
 	var keys []string
 	s.Do("look at "+node.Name, func(ctx context.Context) error {

@@ -24,7 +24,6 @@ func TestRollingUpgrade(t *testing.T) {
 	expectVersion(s, scenario.FirstVersion)
 }
 
-// expectVersion checks the plugin's version on all nodes.
 func expectVersion(s *scenario.Scenario, version string) {
 	for _, node := range s.Cluster.Nodes() {
 		s.ExpectPluginVersion(node, version)

@@ -27,7 +27,6 @@ const (
 	kindProbe    kind = "probe"
 )
 
-// direction returns the direction that a check covers.
 func (k kind) direction() string {
 	if k == kindOutbound {
 		return "outbound"
@@ -35,7 +34,6 @@ func (k kind) direction() string {
 	return "inbound"
 }
 
-// family is an IP family.
 type family string
 
 const (
@@ -50,7 +48,6 @@ func familyOf(a netip.Addr) family {
 	return ipv6
 }
 
-// result is the result of a check.
 type result struct {
 	Direction string `json:"direction"`
 	Check     kind   `json:"check"`
@@ -78,7 +75,6 @@ const (
 	patience = time.Second
 )
 
-// validation is one run.
 type validation struct {
 	options
 	*desk
@@ -87,7 +83,6 @@ type validation struct {
 	others    chan struct{} // closed when all checks but probes have ended
 }
 
-// all makes all checks at once.
 func (v *validation) all(ctx context.Context) ([]result, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.timeout)
 	defer cancel()

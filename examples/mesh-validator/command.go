@@ -23,13 +23,11 @@ const (
 	exitNotCaptured = 126
 )
 
-// report is the output.
 type report struct {
 	Captured bool     `json:"captured"`
 	Checks   []result `json:"checks"`
 }
 
-// run is the whole program.
 func run(ctx context.Context, env environment) int {
 	o, err := parse(env)
 	switch {
@@ -61,7 +59,6 @@ func run(ctx context.Context, env environment) int {
 	return exitCaptured
 }
 
-// validate opens the ports and makes the checks.
 func validate(ctx context.Context, o options, d *desk) ([]result, error) {
 	addresses, err := podAddresses()
 	if err != nil {
@@ -129,7 +126,6 @@ func message(results []result) string {
 	return strings.Join(failed, "; ")
 }
 
-// show prints the results of all checks.
 func show(env environment, o options, results []result) {
 	r := report{Captured: message(results) == "", Checks: results}
 	if o.output == "json" {

@@ -57,7 +57,6 @@ type desk struct {
 	serving   sync.WaitGroup
 }
 
-// probe is a startup probe that arrived.
 type probe struct {
 	from     net.Addr
 	captured bool
@@ -74,7 +73,6 @@ func newDesk(probePort uint16) *desk {
 	return d
 }
 
-// answer returns a place's answer to a nonce.
 func (d *desk) answer(at place, nonce string) string {
 	mac := hmac.New(sha256.New, d.key)
 	_, _ = io.WriteString(mac, string(at)+" "+nonce) // hash.Hash never fails
@@ -125,7 +123,6 @@ func (d *desk) serve(listener net.Listener, at place) {
 	}
 }
 
-// attend answers one connection.
 func (d *desk) attend(conn net.Conn, at place) {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return

@@ -19,7 +19,6 @@ func main() {
 	}))
 }
 
-// environment is what the program takes from its surroundings.
 type environment struct {
 	args           []string
 	stdout, stderr io.Writer

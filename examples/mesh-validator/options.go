@@ -13,7 +13,6 @@ import (
 	"time"
 )
 
-// options come from the command line.
 type options struct {
 	check      []kind
 	families   []family // empty means those of the pod's addresses

@@ -112,7 +112,6 @@ func (p *pod) capture(r sidecar.Redirect, f interception.Facts) {
 	}
 }
 
-// validator is the program in the pod.
 type validator struct {
 	*exec.Cmd
 	stdout         io.Reader
@@ -196,7 +195,6 @@ func (p *pod) kubelet(to string) (stop func()) {
 	})
 }
 
-// probe sends a startup probe to an address, and reads the answer.
 func (p *pod) probe(to string) error {
 	var conn net.Conn
 	err := p.node.Do(func() (err error) {

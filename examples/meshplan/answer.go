@@ -48,7 +48,6 @@ func (s *source) tell(command *cobra.Command, argument string, form *choice, say
 	return t.end()
 }
 
-// teller prints answers.
 type teller struct {
 	stdout, stderr io.Writer
 	argument, form string
@@ -58,7 +57,6 @@ type teller struct {
 	shown            bool // whether the standard output has any text
 }
 
-// tell prints the answer about one pod.
 func (t *teller) tell(r rules, say func(rules) (answer, error)) error {
 	if r.alone != nil {
 		t.tellAlone(r)
@@ -177,7 +175,6 @@ func addOutput(command *cobra.Command, forms ...string) *choice {
 	return &c
 }
 
-// writeJSON prints a value for programs.
 func writeJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")

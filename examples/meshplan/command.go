@@ -24,7 +24,6 @@ var errFindings = errors.New("there are findings")
 // errTold ends a command that has already printed its error.
 var errTold = errors.New("something went wrong, as was said")
 
-// run is the whole program.
 func run(ctx context.Context, env environment) int {
 	command := newCommand(env)
 	command.SetArgs(append([]string{}, env.args...)) // nil would mean the process's own arguments

@@ -18,13 +18,11 @@ const (
 	fromPod       = "tcp uid 1000 gid 1000 > 192.0.2.1:443"
 )
 
-// result is the output and exit code of a run.
 type result struct {
 	code           int
 	stdout, stderr string
 }
 
-// meshplan runs the program.
 func meshplan(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer

@@ -49,7 +49,6 @@ func newDiffCommand() *cobra.Command {
 	return command
 }
 
-// driftView is a difference for programs.
 type driftView struct {
 	Kind string `json:"kind"`
 	At   string `json:"at"`

@@ -55,7 +55,6 @@ func newEquivalentCommand() *cobra.Command {
 	return command
 }
 
-// comparisonView is a comparison for programs.
 type comparisonView struct {
 	Answer    string        `json:"answer"`
 	Outcomes  []outcomeView `json:"outcomes,omitempty"`
@@ -105,7 +104,6 @@ func newLintCommand() *cobra.Command {
 	return command
 }
 
-// findingView is a finding for programs.
 type findingView struct {
 	Kind    string      `json:"kind"`
 	Rule    placeView   `json:"rule"`

@@ -54,7 +54,6 @@ func newExplainCommand() *cobra.Command {
 	return command
 }
 
-// regionView is a region for programs.
 type regionView struct {
 	Direction string     `json:"direction"`
 	When      []string   `json:"when"`
@@ -64,7 +63,6 @@ type regionView struct {
 	Outcome   string     `json:"outcome"`
 }
 
-// placeView is a rule with its place for programs.
 type placeView struct {
 	At     string   `json:"at"`
 	ID     string   `json:"id"`

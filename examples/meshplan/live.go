@@ -33,7 +33,6 @@ func openLive(argument string) (ns *interception.Netns, live bool, err error) {
 	return nil, false, nil
 }
 
-// reader is a dataplane to observe.
 type reader struct {
 	interception.Dataplane
 
@@ -95,7 +94,6 @@ func isTable(o interception.Object) bool {
 	return is
 }
 
-// readers returns the dataplanes to observe.
 func (s *source) readers() ([]reader, error) {
 	nft, err := nftables.New(nftables.Options{Foreign: true})
 	if err != nil {

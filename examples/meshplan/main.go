@@ -22,7 +22,6 @@ func main() {
 // environment is everything that the program takes from its surroundings, except the sources that
 // its command line names.
 type environment struct {
-	// args are the command line's words after the program's name.
 	args           []string
 	stdin          io.Reader
 	stdout, stderr io.Writer

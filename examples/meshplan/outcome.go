@@ -4,7 +4,6 @@ package main
 
 import "github.com/meshcni/meshcni/interception/trace"
 
-// outcomeView is an outcome for programs.
 type outcomeView struct {
 	Packet      string     `json:"packet"`
 	Verdict     string     `json:"verdict"`

@@ -76,7 +76,6 @@ func (s *source) readLive(command *cobra.Command, ns *interception.Netns) (rules
 	return rules{state: state, addresses: addresses}, err
 }
 
-// readText reads a file, or the standard input.
 func readText(command *cobra.Command, argument string) ([]byte, error) {
 	r, name := command.InOrStdin(), "the standard input"
 	if argument != "-" {

@@ -56,7 +56,6 @@ func TestRunWithoutPackages(t *testing.T) {
 	}
 }
 
-// module writes a module with one test.
 func module(t *testing.T, body string) (directory string) {
 	t.Helper()
 	directory = t.TempDir()

@@ -21,7 +21,6 @@ type output struct {
 	test, text string
 }
 
-// add records an event other than the package's end.
 func (p *packageRun) add(e event) {
 	switch {
 	case e.Action == "output":

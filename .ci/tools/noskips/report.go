@@ -21,7 +21,6 @@ type event struct {
 	Output  string
 }
 
-// report turns the events of a whole run into readable text.
 type report struct {
 	out      io.Writer
 	packages map[string]*packageRun
@@ -36,7 +35,6 @@ func newReport(out io.Writer) *report {
 	return &report{out: out, packages: map[string]*packageRun{}}
 }
 
-// read reads the events of a stream to its end.
 func (r *report) read(stream io.Reader) error {
 	lines := bufio.NewReader(stream)
 	for {
@@ -139,7 +137,6 @@ func (r *report) print(text string) {
 	_, _ = io.WriteString(r.out, text)
 }
 
-// oneLine joins the lines of a text.
 func oneLine(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }

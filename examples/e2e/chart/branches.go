@@ -48,7 +48,6 @@ func (c Chart) Grantable() ([]Permission, error) {
 	return slices.Compact(all), nil
 }
 
-// daemonCapability returns a capability of the DaemonSet's container.
 func daemonCapability(name string) Permission {
 	return Permission{"DaemonSet " + branchName + "-node", "capability " + name}
 }
@@ -121,7 +120,6 @@ func (b *branches) action(n *parse.ActionNode) {
 	}
 }
 
-// permissions returns those of the objects in the text.
 func (b *branches) permissions() ([]Permission, error) {
 	var all []Permission
 	for _, document := range strings.Split(b.text.String(), "\n---") {

@@ -92,7 +92,6 @@ spec:
 	}
 }
 
-// write writes one file of a chart.
 func write(t *testing.T, directory, name, text string) {
 	t.Helper()
 	path := filepath.Join(directory, name)

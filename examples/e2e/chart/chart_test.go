@@ -33,7 +33,6 @@ func load(t *testing.T) chart.Chart {
 	return c
 }
 
-// values reads a values file.
 func values(t *testing.T, text string) chart.Values {
 	t.Helper()
 	v, err := chart.ParseValues(text)
@@ -70,7 +69,6 @@ func wantFile(t *testing.T, path, want string) {
 	}
 }
 
-// platforms returns the names of the chart's platforms, including "default".
 func platforms(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob(directory + "/platforms/*.yaml")
@@ -83,7 +81,6 @@ func platforms(t *testing.T) []string {
 	return paths
 }
 
-// forPlatform returns the values that choose a platform.
 func forPlatform(name string) string {
 	if name == "default" {
 		return "{}"

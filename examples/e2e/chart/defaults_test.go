@@ -15,7 +15,6 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/chart"
 )
 
-// istioDefaults returns the default values of Istio's chart.
 func istioDefaults(t *testing.T) chart.Values {
 	t.Helper()
 	text, err := os.ReadFile("testdata/istio-defaults.yaml")
@@ -151,7 +150,6 @@ func TestEachOfIstiosValues(t *testing.T) {
 	}
 }
 
-// put sets the value at a dotted path.
 func put(t *testing.T, in map[string]any, path string, value any) {
 	t.Helper()
 	words := strings.Split(path, ".")

@@ -16,7 +16,6 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/chart"
 )
 
-// istioValue is a row of the chart's table of Istio's values.
 type istioValue struct {
 	Value, Becomes, With, Ignored, Refused string
 	Unless                                 []any

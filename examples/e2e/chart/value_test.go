@@ -146,7 +146,6 @@ func sampleSetting(t *testing.T, key string) any {
 	return nil
 }
 
-// schemaNode holds the parts of the schema that are read.
 type schemaNode struct {
 	Type       any
 	Enum       []any

@@ -29,7 +29,6 @@ func main() {
 	skel.PluginMainFuncs(skel.CNIFuncs{Add: add, Del: del, Check: func(*skel.CmdArgs) error { return nil }}, version.All, "routed")
 }
 
-// add connects a pod.
 func add(args *skel.CmdArgs) error {
 	var conf types.PluginConf
 	if err := json.Unmarshal(args.StdinData, &conf); err != nil {
@@ -49,7 +48,6 @@ func add(args *skel.CmdArgs) error {
 	return types.PrintResult(result, conf.CNIVersion)
 }
 
-// connect makes the veth pair, and completes the result.
 func connect(args *skel.CmdArgs, result *current.Result) error {
 	pod, err := ns.GetNS(args.Netns)
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 // viaHeader receives each proxy's direction and name.
 const viaHeader = "X-Mesh-Via"
 
-// answer is an application's answer to a request.
 type answer struct {
 	// Application is the name of the application.
 	Application string `json:"application"`

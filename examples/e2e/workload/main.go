@@ -21,7 +21,6 @@ func main() {
 	}
 }
 
-// run runs the subcommand in the arguments.
 func run(ctx context.Context, arguments []string, stdout io.Writer) error {
 	command := "wait"
 	if len(arguments) > 0 {

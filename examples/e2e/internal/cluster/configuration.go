@@ -27,7 +27,6 @@ disabled_plugins = [
 `, pause)
 }
 
-// taints returns a list of taints in YAML.
 func taints(all []string) string {
 	var list []string
 	for _, taint := range all {

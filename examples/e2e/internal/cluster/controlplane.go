@@ -13,7 +13,6 @@ type ControlPlane struct {
 	Etcd, APIServer, Controllers, Scheduler *Process
 }
 
-// serviceAccountKey is the name of the key that signs service accounts' tokens.
 const serviceAccountKey = "service-accounts"
 
 // all returns the components in the order in which they start.

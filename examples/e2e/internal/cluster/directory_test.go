@@ -14,7 +14,6 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
 )
 
-// newDirectory makes the directory of a run that has written a file.
 func newDirectory(t *testing.T, below string) (directory string, lock *os.File) {
 	t.Helper()
 	directory, lock, err := cluster.NewDirectory(below)

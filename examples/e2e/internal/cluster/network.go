@@ -24,12 +24,10 @@ const (
 	apiPort     = 6443
 )
 
-// nodeAddresses returns those of a node on the bridge, by its number.
 func nodeAddresses(number int) (v4, v6 string) {
 	return fmt.Sprintf("172.30.77.%d", 10+number), fmt.Sprintf("fd00:172:30:77::%d", 10+number)
 }
 
-// podPrefixes returns the prefixes of a node's pods.
 func podPrefixes(number int) (v4, v6 string) {
 	return fmt.Sprintf("10.244.%d.0/24", number), fmt.Sprintf("fd00:10:244:%d::/64", number)
 }
@@ -83,7 +81,6 @@ func (n *Node) connect(others []*Node) error {
 	return n.route(inside, others)
 }
 
-// address assigns addresses to the node's links.
 func (n *Node) address(inside *netlink.Handle) error {
 	loopback, err := inside.LinkByName("lo")
 	if err != nil {

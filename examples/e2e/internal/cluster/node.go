@@ -189,7 +189,6 @@ func (n *Node) release(goAhead io.WriteCloser, text []byte) error {
 	return errors.Join(err, goAhead.Close())
 }
 
-// boot returns the input of the first process.
 func (n *Node) boot() boot {
 	programs := []string{n.cluster.options.Runtime}
 	if n.options.Containerd != "" {

@@ -107,10 +107,8 @@ func (a *authority) serviceAccountKey(name string) error {
 	return a.writePEM(name+".pub", "PUBLIC KEY", public)
 }
 
-// path returns the path of one of the files.
 func (a *authority) path(name string) string { return filepath.Join(a.directory, name) }
 
-// write writes a certificate and its key.
 func (a *authority) write(name string, certificate []byte, key crypto.Signer) error {
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -122,7 +120,6 @@ func (a *authority) write(name string, certificate []byte, key crypto.Signer) er
 	return a.writePEM(name+".crt", "CERTIFICATE", certificate)
 }
 
-// writePEM writes one file.
 func (a *authority) writePEM(name, kind string, content []byte) error {
 	return os.WriteFile(a.path(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600)
 }

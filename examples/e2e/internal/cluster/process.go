@@ -27,7 +27,6 @@ type Process struct {
 	ended   chan struct{}
 }
 
-// newProcess returns a component that is not started yet.
 func newProcess(logs, name, program string, arguments ...string) *Process {
 	return &Process{Name: name, program: program, arguments: arguments, log: filepath.Join(logs, name+".log")}
 }

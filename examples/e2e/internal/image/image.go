@@ -80,7 +80,6 @@ func Archive(w io.Writer, name string, images ...Image) error {
 	return writeTree(w, directory)
 }
 
-// build returns the image.
 func (i Image) build() (v1.Image, error) {
 	content, err := i.layer()
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/image"
 )
 
-// program writes an executable for an image, with a modification time.
 func program(t *testing.T, text string, changed time.Time) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "program")
@@ -102,7 +101,6 @@ func TestArchiveIsAnOCILayout(t *testing.T) {
 	}
 }
 
-// checkImage checks the image for one architecture.
 func checkImage(t *testing.T, built v1.Image, architecture string) {
 	t.Helper()
 	file, err := built.ConfigFile()
@@ -140,7 +138,6 @@ func TestArchiveRefuses(t *testing.T) {
 	}
 }
 
-// unpack writes the files of an archive below a directory.
 func unpack(t *testing.T, archive io.Reader, directory string) {
 	t.Helper()
 	reader := tar.NewReader(archive)

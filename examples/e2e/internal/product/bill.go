@@ -83,7 +83,6 @@ func libraries(modules []*debug.Module) []component {
 	return all
 }
 
-// library returns one module's entry.
 func library(path, version string) component {
 	return component{Type: "library", Name: path, Version: version, Ref: path + "@" + version, PURL: "pkg:golang/" + path + "@" + version}
 }

@@ -79,7 +79,6 @@ func (r Release) sum() error {
 	return os.WriteFile(filepath.Join(r.Directory, sums), []byte(text.String()), 0o644)
 }
 
-// write writes one file of the directory.
 func (r Release) write(name string, content func(io.Writer) error) error {
 	file, err := os.Create(filepath.Join(r.Directory, name))
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/product"
 )
 
-// release writes a release of this test's own binary.
 func release(t *testing.T) string {
 	t.Helper()
 	binary, err := os.Executable()

@@ -116,12 +116,10 @@ func (m Module) Build(ctx context.Context, cache string) (string, error) {
 	return directory, os.Rename(unfinished, directory)
 }
 
-// arguments returns those of go build.
 func (m Module) arguments() []string {
 	return []string{"-trimpath", "-buildvcs=false", "-tags", strings.Join(m.Tags, ","), "-ldflags", strings.Join(m.LinkerFlags, " ")}
 }
 
-// compile runs go build with a directory as its output.
 func (m Module) compile(ctx context.Context, directory string) error {
 	arguments := slices.Concat([]string{"build", "-o", directory + "/"}, m.arguments(), m.Packages)
 	command := exec.CommandContext(ctx, "go", arguments...)

@@ -60,7 +60,6 @@ func TestBuildFails(t *testing.T) {
 	}
 }
 
-// hello writes a module with a program that prints a greeting.
 func hello(t *testing.T, name string) programs.Module {
 	t.Helper()
 	directory := t.TempDir()
@@ -75,7 +74,6 @@ func hello(t *testing.T, name string) programs.Module {
 	return programs.Module{Name: name, Directory: directory, Packages: []string{"."}}
 }
 
-// said returns a program's standard output.
 func said(t *testing.T, program string) string {
 	t.Helper()
 	text, err := exec.CommandContext(t.Context(), program).Output()

@@ -132,7 +132,6 @@ func (s *Scenario) FlushRules(pod *corev1.Pod) {
 	s.nft(pod, "flush", "ruleset")
 }
 
-// nft runs nft in a pod's network namespace.
 func (s *Scenario) nft(pod *corev1.Pod, arguments ...string) string {
 	s.t.Helper()
 	number, err := s.Exec(pod, applicationContainer, "/workload", "namespace")

@@ -42,7 +42,6 @@ func (i *installation) is(values Values) bool {
 	return i.known && (len(i.values) == 0 && len(values) == 0 || reflect.DeepEqual(i.values, values))
 }
 
-// become records the release's values.
 func (i *installation) become(values Values) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

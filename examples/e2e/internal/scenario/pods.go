@@ -132,7 +132,6 @@ func Ready(pod *corev1.Pod) bool {
 	})
 }
 
-// pods returns those of a workload.
 func (s *Scenario) pods(w Workload) []corev1.Pod {
 	s.t.Helper()
 	var pods *corev1.PodList
@@ -143,7 +142,6 @@ func (s *Scenario) pods(w Workload) []corev1.Pod {
 	return pods.Items
 }
 
-// in returns the workload's namespace.
 func (s *Scenario) in(w Workload) string {
 	if w.Namespace != "" {
 		return w.Namespace
@@ -151,7 +149,6 @@ func (s *Scenario) in(w Workload) string {
 	return s.Namespace
 }
 
-// selector returns the selector for a controller of the workload's pods.
 func selector(w Workload) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.Name}}
 }

@@ -78,7 +78,6 @@ func (s *Scenario) end() {
 	}
 }
 
-// objects returns the pods, nodes and events of the cluster.
 func (s *Scenario) objects(ctx context.Context) []byte {
 	var text []byte
 	add := func(list runtime.Object, err error) {

@@ -117,7 +117,6 @@ func (s *Suite) newDirectory() (directory string, lock *os.File, err error) {
 	return cluster.NewDirectory(os.TempDir())
 }
 
-// bringUp starts the cluster.
 func (s *Suite) bringUp(ctx context.Context, directory string) error {
 	cache, err := programs.DefaultCache()
 	if err != nil {
@@ -199,7 +198,6 @@ The cluster is up until Ctrl-C. Beside it, as root:
 	<-ctx.Done()
 }
 
-// nodeNames returns the names of all nodes.
 func nodeNames(c *cluster.Cluster) []string {
 	var names []string
 	for _, node := range c.Nodes() {

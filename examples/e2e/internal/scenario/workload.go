@@ -41,7 +41,6 @@ const (
 	proxyContainer       = "istio-proxy"
 )
 
-// template returns the pod's template.
 func (w Workload) template() corev1.PodTemplateSpec {
 	ports := w.Ports
 	if len(ports) == 0 {
@@ -85,7 +84,6 @@ func (w Workload) Pod() *corev1.Pod {
 	return pod
 }
 
-// inject makes the injector's changes.
 func (w Workload) inject(template *corev1.PodTemplateSpec) {
 	proxy := container(proxyContainer, 1337, "proxy", "sidecar", w.Name)
 	template.Annotations["sidecar.istio.io/status"] = `{"initContainers":[],"containers":["istio-proxy"],"revision":"default"}`
@@ -98,7 +96,6 @@ func (w Workload) inject(template *corev1.PodTemplateSpec) {
 	template.Spec.Containers = append(template.Spec.Containers, proxy)
 }
 
-// container returns a container with the tests' program.
 func container(name string, user int64, arguments ...string) corev1.Container {
 	return corev1.Container{
 		Name: name, Image: product.TestReference("workload", "e2e"), ImagePullPolicy: corev1.PullNever, Args: arguments,
