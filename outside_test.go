@@ -163,7 +163,7 @@ func (n *outsideNode) files() map[string]string {
 				continue
 			}
 			if text, err := os.ReadFile(n.in(name)); err == nil {
-				// the entry names the run directory
+				// The entry names the run directory.
 				found[name] = strings.ReplaceAll(string(text), n.root, "ROOT")
 			}
 		}

@@ -107,8 +107,8 @@ func onAllAddresses(listeners []trace.Listener, program string, ipv6 bool) []soc
 			continue
 		}
 		v4, v6 := netip.IPv4Unspecified(), netip.IPv6Unspecified()
-		// a socket on all addresses would not answer from the address that the redirected query
-		// came to
+		// A socket on all addresses would not answer from the address that the redirected query
+		// came to.
 		if l.Protocol == interception.ProtocolUDP {
 			v4, v6 = netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
 		}

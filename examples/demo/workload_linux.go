@@ -166,7 +166,7 @@ func connect(ctx context.Context, o order) report {
 	defer cancel()
 	var dialer net.Dialer
 	if o.Source.IsValid() {
-		// all probes with a source are TCP
+		// All probes with a source are TCP.
 		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Source, 0))
 	}
 	conn, err := dialer.DialContext(ctx, o.Network, o.Destination.String())

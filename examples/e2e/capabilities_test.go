@@ -34,7 +34,7 @@ func (p *permissions) repaired() {
 		}
 	}
 	p.awaitRollout()
-	// found by its processes: no record leads to it any more
+	// The daemon finds the pod by its processes, since no record is left.
 	p.awaitLog(p.Bridge, "/patient", `finding="suspect: no-record`)
 	other := p.Pod(scenario.Workload{Name: "other", Injected: true, Node: p.Bridge.Name})
 	p.FlushRules(other)

@@ -73,7 +73,7 @@ func TestChartObjects(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
 		renderings[name] = render(t, chart.Values{"platform": strings.Replace(name, "default", "", 1)})
 	}
-	// they need an operator
+	// These kinds need an operator.
 	foreign := []string{"NetworkAttachmentDefinition", "PodMonitor", "PrometheusRule", "SecurityContextConstraints"}
 	for name, rendering := range renderings {
 		for _, o := range slices.Concat(rendering.Objects, rendering.Hooks) {

@@ -113,7 +113,7 @@ func (c *churn) startPod(node *cluster.Node, w scenario.Workload) (*corev1.Pod, 
 	in, now := c.s.Cluster.Client.CoreV1().Pods(c.s.Namespace), span{node: node, mesh: w.Injected || w.NativeSidecar, begin: time.Now()}
 	err := patiently(func(ctx context.Context) (bool, error) {
 		_, err := in.Create(ctx, pod, metav1.CreateOptions{})
-		// the API server may be unreachable
+		// The API server may be unreachable.
 		return err == nil || apierrors.IsAlreadyExists(err), nil
 	})
 	if err != nil {

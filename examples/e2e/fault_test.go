@@ -55,7 +55,7 @@ func faults() []fault {
 	}
 }
 
-// kills kills a node's program.
+// kills returns a function that kills a node's program.
 func kills(program string) func(*day, *soaked) error {
 	return func(d *day, n *soaked) error {
 		pid := n.pid(program)

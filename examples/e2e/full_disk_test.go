@@ -42,7 +42,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.WriteFile(filler, make([]byte, 64<<10), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the directory isn't full: %v", err)
 	}
-	// it watches the directory below the mount; the node restarts it
+	// containerd watches the directory below the mount; the node restarts it.
 	run("kill", "-KILL", (&soaked{Node: node}).pid("containerd"))
 
 	daemon := startedDaemon(s, node)
@@ -54,7 +54,7 @@ func TestFullDisk(t *testing.T) {
 		})
 	}
 	says("no space left on device")
-	// the file system, which the daemon's container has mounted too
+	// The daemon's container has mounted the file system too.
 	run("mount", "-o", "remount,ro", "/etc/cni/net.d")
 	says("read-only file system")
 	run("mount", "-o", "remount,rw", "/etc/cni/net.d")

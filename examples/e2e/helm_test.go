@@ -74,7 +74,7 @@ func TestHelmUninstall(t *testing.T) {
 			return err
 		}
 		jobs, err := s.Cluster.Client.BatchV1().Jobs(scenario.SystemNamespace).List(ctx, metav1.ListOptions{})
-		// one account is the namespace's default
+		// One account is the namespace's default.
 		left = len(accounts.Items) - 1 + len(roles.Items) + len(jobs.Items)
 		return err
 	})

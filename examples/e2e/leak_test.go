@@ -49,8 +49,8 @@ type soaked struct {
 // sample is a process's resource use at one moment.
 type sample struct {
 	pid string
-	// anonymous resident memory in KiB, which the process allocated. Pages of its file come and go
-	// with the machine's free memory
+	// memory is the anonymous resident memory in KiB, which the process allocated. Pages of its
+	// file come and go with the machine's free memory.
 	memory      int
 	descriptors int
 	heap        int // live heap after a collection, in KiB; 0 if not measured

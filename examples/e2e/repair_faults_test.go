@@ -199,7 +199,7 @@ func TestRepairSlowServer(t *testing.T) {
 		result  controller.Result
 	}{
 		"late": {&wire{ahead: 200 * time.Millisecond, behind: 200 * time.Millisecond}, 0, controller.ResultSuccess},
-		// long enough for each request to begin
+		// The timeout is long enough for each request to begin.
 		"too late": {&wire{lost: true}, 2 * time.Second, controller.ResultFail},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,8 +214,8 @@ func TestRepairSlowServer(t *testing.T) {
 				p.Await(fmt.Sprint(labelled, " labelled"), func(context.Context) (bool, error) {
 					status := k.Status()
 					return status.Done[controller.ModeResult{Mode: repair.ModeLabel, Result: test.result}] == labelled && status.Waiting == 5-labelled &&
-						// without the answer to a write, the controller may have counted another
-						// pod against the budget
+						// Without the answer to a write, the controller may have counted another
+						// pod against the budget.
 						k.labelled() == labelled, nil
 				})
 				if got := len(p.labelled()); got != labelled {
@@ -313,7 +313,7 @@ func TestRepairTwice(t *testing.T) {
 func twice(t *testing.T, mode repair.Mode) {
 	t.Helper()
 	p := onPaper(t)
-	// as many as a controller treats at once, else they would wait for each other
+	// These are as many pods as a controller treats at once, else they would wait for each other.
 	names := []string{"a", "b", "c", "d"}
 	p.broken(names...)
 	meet := meetings(mode)
@@ -340,7 +340,7 @@ func twice(t *testing.T, mode repair.Mode) {
 		t.Errorf("%d pods are not dealt with", left)
 	}
 	for _, name := range names {
-		// a pod that is being evicted may be reported as well
+		// A pod that is being evicted may be reported as well.
 		if told := p.told(name); len(told[reason(mode)]) != 1 {
 			t.Errorf("of %s is told %v", name, told)
 		}

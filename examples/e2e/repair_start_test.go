@@ -35,7 +35,7 @@ func startWithoutPlugin(ctx context.Context, s *scenario.Scenario, reason, words
 		}
 		written <- err
 	}()
-	// a pod has the plugin if the runtime reads the configuration just after a restore
+	// A pod has the plugin if the runtime reads the configuration just after a restore.
 	for number := range 3 {
 		pod := s.Pod(scenario.Workload{Name: fmt.Sprintf("pod-%d", number), Injected: true, Node: s.Bridge.Name})
 		pods[pod.Name] = pod

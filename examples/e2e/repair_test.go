@@ -25,7 +25,7 @@ func validated(name string, owners ...metav1.OwnerReference) scenario.Workload {
 	return scenario.Workload{Name: name, Injected: true, Change: func(template *corev1.PodTemplateSpec) {
 		template.OwnerReferences = owners
 		validator := template.Spec.Containers[0]
-		// with exit code 1
+		// The validator ends with exit code 1.
 		validator.Name, validator.Args, validator.ReadinessProbe = "istio-validation", []string{"fail"}, nil
 		template.Spec.InitContainers = append(template.Spec.InitContainers, validator)
 	}}
@@ -192,7 +192,7 @@ func TestRepairClient(t *testing.T) {
 	for _, mode := range []repair.Mode{repair.ModeLabel, repair.ModeDelete, repair.ModeEvict} {
 		for name, target := range map[string]repair.Target{"of another version": stale, "of another pod": another} {
 			err := admin.Do(t.Context(), repair.Action{Do: mode, Target: target, Label: repair.IstioLabel()})
-			// the UID is immutable
+			// The UID is immutable.
 			if !apierrors.IsConflict(err) && !(mode == repair.ModeLabel && apierrors.IsInvalid(err)) {
 				t.Errorf("%s %s: %v", mode, name, err)
 			}

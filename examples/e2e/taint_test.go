@@ -62,7 +62,7 @@ func TestReadinessTaint(t *testing.T) {
 	s.Expect(s.Pod(scenario.Workload{Name: "client", Node: s.Bridge.Name}), server, 8080, "inbound server")
 
 	s.AwaitNode(never, true)
-	// the daemon, as root without capabilities, cannot write either
+	// The daemon, as root without capabilities, cannot write either.
 	if err := os.Chmod(never.Path("/etc/cni/net.d"), 0o555); err != nil {
 		t.Fatal(err)
 	}

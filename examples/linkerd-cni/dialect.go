@@ -31,7 +31,7 @@ func dialect() sidecar.Dialect {
 			}),
 			annotation(sidecar.ParameterInboundExclude, "skip-inbound-ports", "", func(r *sidecar.Redirect, value string) error {
 				ports, err := interception.ParsePortSet(value)
-				// the pod's ports are added to the proxy's own
+				// The pod's ports are added to the proxy's own.
 				r.Inbound.Exclude = ports.Union(interception.Ports(4190, 4191))
 				return err
 			}),
@@ -44,7 +44,7 @@ func dialect() sidecar.Dialect {
 				Keys: []string{"linkerd.io/control-plane-component"},
 				Set: func(r *sidecar.Redirect, value string) error {
 					if value != "" {
-						// the API server's ports
+						// These are the API server's ports.
 						r.Outbound.ExcludePorts = r.Outbound.ExcludePorts.Union(interception.Ports(443, 6443))
 					}
 					return nil

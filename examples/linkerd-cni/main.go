@@ -31,7 +31,7 @@ func main() {
 // dataplanes returns nftables alone. Package standard adds iptables, for nodes whose kernel lacks
 // nf_tables.
 func dataplanes() ([]choice.Candidate, error) {
-	// CHECK reports the rules of other programs
+	// CHECK reports the rules of other programs.
 	native, err := nftables.New(nftables.Options{Foreign: true})
 	return []choice.Candidate{{Name: choice.NFTables, Dataplane: native}}, err
 }

@@ -259,7 +259,7 @@ func (v *validation) until(ctx context.Context, try func(context.Context) (strin
 		if err == nil || errors.Is(err, errNotTried) {
 			return detail, err
 		}
-		// the previous try's error is more useful than an interrupted one
+		// The previous try's error is more useful than that of an interrupted one.
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}

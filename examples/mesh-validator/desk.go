@@ -26,7 +26,7 @@ type place string
 const (
 	deskOutbound place = "outbound" // the proxy's outbound port
 	deskInbound  place = "inbound"  // the proxy's inbound port
-	// a port of the validator's own, which captured connections do not reach
+	// deskOpen is a port of the validator's own, which captured connections do not reach.
 	deskOpen place = "open"
 )
 
@@ -133,12 +133,12 @@ func (d *desk) attend(conn net.Conn, at place) {
 		return
 	}
 	if nonce, is := strings.CutPrefix(strings.TrimSpace(line), greeting); is {
-		// a client that misses the answer tries again
+		// A client that misses the answer tries again.
 		_, _ = io.WriteString(conn, d.answer(at, nonce))
 		return
 	}
 	if strings.HasPrefix(line, "GET ") && d.probePort != 0 {
-		// unread data would reset the connection before the client reads the answer
+		// Unread data would reset the connection before the client reads the answer.
 		for err == nil && strings.TrimSpace(line) != "" {
 			line, err = reader.ReadString('\n')
 		}

@@ -85,7 +85,7 @@ func everything(mode sidecar.Mode, proxy interception.UID) sidecar.Redirect {
 		TProxy: sidecar.TProxy{Mark: 1337, SelfMark: 1338, Table: 133, Priority: 1337},
 		Proxy: sidecar.Proxy{
 			UIDs: interception.UIDs(proxy), OutboundPort: 15001, InboundPort: 15006, TunnelPort: 15008,
-			// Istio's addresses
+			// These are Istio's addresses.
 			PassthroughSources: interception.Prefixes(netip.MustParsePrefix("127.0.0.6/32"), netip.MustParsePrefix("::6/128")),
 		},
 		Inbound:  sidecar.Inbound{Include: interception.AllPorts()},

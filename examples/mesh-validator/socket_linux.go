@@ -34,7 +34,7 @@ func destination(conn net.Conn) netip.AddrPort {
 	if to, err := originaldst.Of(tcp); err == nil && to.IsValid() {
 		return to
 	}
-	// a *net.TCPAddr always has this form
+	// A *net.TCPAddr always has this form.
 	local, _ := netip.ParseAddrPort(conn.LocalAddr().String())
 	return local
 }

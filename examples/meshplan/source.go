@@ -109,7 +109,7 @@ func (s *source) readBoth(command *cobra.Command, arguments []string) (a, b rule
 	case len(s.pods) > 2:
 		return a, b, usage(command, fmt.Errorf("--pod is given %d times, want once for each SOURCE at most", len(s.pods)))
 	}
-	// a single name applies to each source that has several pods
+	// A single name applies to each source that has several pods.
 	first := selection{names: s.pods, lenient: true}
 	second := first
 	if len(s.pods) == 2 {

@@ -62,7 +62,7 @@ settings:
 		if diff := cmp.Diff(want.Manifest(""), got.Manifest("")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		// the note on ambient
+		// The only such note is the one on ambient.
 		if notes := strings.Count(got.Notes, "does nothing here"); notes != 1 {
 			t.Errorf("%s: %d notes:\n%s", name, notes, got.Notes)
 		}

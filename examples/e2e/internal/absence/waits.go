@@ -27,7 +27,7 @@ func ReadWaits(process string) (Waits, error) {
 		text, failure := os.ReadFile(name)
 		switch {
 		case errors.Is(failure, fs.ErrNotExist) || errors.Is(failure, syscall.ESRCH):
-			// the thread has ended
+			// The thread has ended.
 			continue
 		case failure == nil:
 			_, failure = fmt.Sscan(string(text), &ran, &queued, &turns)

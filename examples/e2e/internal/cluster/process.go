@@ -43,7 +43,7 @@ func (p *Process) Start() error {
 	// It lives until Stop, not until a context ends.
 	p.command = exec.CommandContext(context.Background(), p.program, p.arguments...)
 	p.command.Stdout, p.command.Stderr = log, log
-	// signals from the terminal are for the tests only
+	// Signals from the terminal are for the tests only.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.command.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)

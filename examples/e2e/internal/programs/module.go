@@ -98,7 +98,7 @@ func (m Module) Build(ctx context.Context, cache string) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	// by the previous holder of the lock
+	// The previous holder of the lock may have built it.
 	if _, built, err = m.Cached(ctx, cache); err != nil || built {
 		return directory, err
 	}

@@ -28,7 +28,7 @@ func (s *Scenario) InstallVersion(version string) {
 	s.Do("install version "+version, func(ctx context.Context) error {
 		return s.Install(ctx, Values{
 			"image": product.TestReference("install-cni", version),
-			// the chart's default
+			// This is the chart's default.
 			"updateStrategy": Values{"rollingUpdate": Values{"maxUnavailable": 1}},
 		})
 	})

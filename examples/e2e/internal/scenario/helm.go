@@ -73,7 +73,7 @@ func (s *Suite) install(ctx context.Context, values Values) error {
 	}
 	maps.Copy(all, values)
 	releases, err := action.NewHistory(configuration).Run(ReleaseName)
-	// a failed uninstall or upgrade
+	// An uninstall or an upgrade has failed.
 	if err == nil && releases[len(releases)-1].Info.Status != release.StatusDeployed {
 		remove := action.NewUninstall(configuration)
 		remove.DisableHooks, remove.Wait, remove.Timeout = true, true, mostHelm
