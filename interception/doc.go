@@ -3,8 +3,8 @@
 // Package interception models the netfilter state that sends a pod's traffic through a proxy. Data
 // flows in one direction:
 //
-//	planner (package sidecar) --> Plan --Dataplane.Apply--> kernel
-//	kernel --Dataplane.Observe--> State --Diff--> Drift
+//	planner (package sidecar) --> Plan --Dataplane.Apply--> the kernel's tables
+//	the kernel's tables --Dataplane.Observe--> State --Diff--> Drift
 //
 // The values:
 //

@@ -39,7 +39,7 @@ type Rule struct {
 	LoseUnowned bool
 }
 
-// NoOwner, as an owner kind, matches pods without a controller.
+// NoOwner is the owner kind that matches pods without a controller.
 const NoOwner = ""
 
 // Label is a label's key and value.

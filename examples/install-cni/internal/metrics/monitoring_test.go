@@ -183,9 +183,7 @@ func TestPodsThatNobodyCapturedBeforeTheDaemon(t *testing.T) {
 func TestMonitoringKnowsTheValues(t *testing.T) {
 	t.Parallel()
 	values := slices.Concat(reasons(), installResults(), ClaimStates(),
-		// Values of package agent, whose tests check them.
-		[]string{delayedByUnseen, "ADD", "total", "pod", "not-ready", "failed", "$instance", "fail",
-			// Of kube-state-metrics, and the chart's name.
+		[]string{delayedByUnseen, "ADD", "total", "pod", "not-ready", "failed", "$instance", "fail", // of package agent
 			"true", `istio-cni-(.+-)?node-[a-z0-9]+`})
 	for _, verdict := range verdicts() {
 		values = append(values, string(verdict))
