@@ -81,12 +81,16 @@ func rules(t *testing.T) []rule {
 			},
 		},
 		{
-			why:  "what only tests need isn't linked into products",
-			from: []string{"./..."},
-			except: []string{
-				"./interception/dataplanetest", "./internal/golden", "./internal/goldencases", "./internal/sandbox/sandboxtest",
-			},
-			never: []string{"testing", "github.com/google/go-cmp/...", "github.com/rogpeppe/go-internal/..."},
+			why:    "only tests, the harness that importers use, and the demonstration need internal/testing",
+			from:   []string{"./..."},
+			except: []string{"./interception/dataplanetest/...", "./internal/testing/...", "./examples/demo"},
+			never:  []string{"./internal/testing/..."},
+		},
+		{
+			why:    "what only tests need isn't linked into products",
+			from:   []string{"./..."},
+			except: []string{"./interception/dataplanetest", "./internal/testing/..."},
+			never:  []string{"testing", "github.com/google/go-cmp/...", "github.com/rogpeppe/go-internal/..."},
 		},
 		{
 			why:  "the plugin is small, and starts once for each pod",
@@ -218,6 +222,13 @@ func TestImportRulesCatch(t *testing.T) {
 			[]string{"./examples/demo/node imports testing: what only tests need isn't linked into products"},
 		},
 		"testing in what tests import": {"./interception/dataplanetest", "testing", nil},
+		"the sandbox of tests in a product": {
+			"./examples/istio-cni", "./internal/testing/sandbox",
+			[]string{
+				"./examples/istio-cni imports ./internal/testing/sandbox: " +
+					"only tests, the harness that importers use, and the demonstration need internal/testing",
+			},
+		},
 		"a flag library in the plugin": {
 			"./examples/istio-cni", "github.com/spf13/cobra",
 			[]string{"./examples/istio-cni imports github.com/spf13/cobra: the plugin is small, and starts once for each pod"},

@@ -16,7 +16,7 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 	"github.com/meshcni/meshcni/conflist/reconciler"
 	"github.com/meshcni/meshcni/internal/filesystem"
-	"github.com/meshcni/meshcni/internal/filesystem/filesystemtest"
+	"github.com/meshcni/meshcni/internal/testing/filesystemtest"
 )
 
 type news chan string

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/internal/filesystem"
-	"github.com/meshcni/meshcni/internal/filesystem/filesystemtest"
+	"github.com/meshcni/meshcni/internal/testing/filesystemtest"
 )
 
 var errKilled = errors.New("killed")

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/conflist/reconciler"
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 // TestMain gives the tests mounts of their own.

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 // plainUser is an id that is not in /etc/subuid.

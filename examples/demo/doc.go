@@ -12,7 +12,7 @@
 // API server, which serves one pod, and the programs of the pod's containers, which answer each
 // connection with what they see.
 //
-//	demo ── builds the binaries, then runs itself again in a sandbox (internal/sandbox) and makes
+//	demo ── builds the binaries, then runs itself again in a sandbox (internal/testing/sandbox) and makes
 //	  │
 //	  ├─ a node: directories for CNI's configuration, binaries, cache and run-time files, and
 //	  │  addresses that represent the world

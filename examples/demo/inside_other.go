@@ -7,7 +7,7 @@ package main
 import (
 	"context"
 
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 // demonstrate is never called: the sandbox needs Linux.

@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"github.com/meshcni/meshcni/interception/trace"
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 func main() { os.Exit(run(context.Background(), processEnvironment())) }

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception/podsource"
-	"github.com/meshcni/meshcni/internal/fakecluster"
 	"github.com/meshcni/meshcni/internal/footprint"
+	"github.com/meshcni/meshcni/internal/testing/fakecluster"
 )
 
 // The size of the simulated cluster, and how long it is observed.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/sidecar"
-	"github.com/meshcni/meshcni/internal/fakecluster"
 	"github.com/meshcni/meshcni/internal/footprint"
+	"github.com/meshcni/meshcni/internal/testing/fakecluster"
 )
 
 // The waves.

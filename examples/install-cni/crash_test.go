@@ -20,7 +20,7 @@ import (
 	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/internal/filesystem"
-	"github.com/meshcni/meshcni/internal/filesystem/filesystemtest"
+	"github.com/meshcni/meshcni/internal/testing/filesystemtest"
 )
 
 type tree = filesystemtest.Tree

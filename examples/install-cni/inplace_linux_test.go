@@ -13,8 +13,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/nftables"
-	"github.com/meshcni/meshcni/internal/fakecluster"
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/fakecluster"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 // podNamespace creates the network namespace of a fakecluster's pod, as a runtime does without the

@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/internal/filesystem"
-	"github.com/meshcni/meshcni/internal/filesystem/filesystemtest"
+	"github.com/meshcni/meshcni/internal/testing/filesystemtest"
 )
 
 var (

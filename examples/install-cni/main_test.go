@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 // TestMain gives the tests mounts of their own.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
-	"github.com/meshcni/meshcni/internal/filesystem/filesystemtest"
+	"github.com/meshcni/meshcni/internal/testing/filesystemtest"
 )
 
 // network is what a runtime calls for each pod: the types of the plugins, in order.

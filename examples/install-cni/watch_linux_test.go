@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception/podsource"
-	"github.com/meshcni/meshcni/internal/fakecluster"
+	"github.com/meshcni/meshcni/internal/testing/fakecluster"
 )
 
 // clusterFor gives a node an API server and the node-watcher.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 // programVariable makes the test binary the program.

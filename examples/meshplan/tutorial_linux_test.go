@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception/nftables"
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 // TestTutorial follows docs/tutorial.md, and compares the output with the text in it.

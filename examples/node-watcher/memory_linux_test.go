@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception/podsource"
-	"github.com/meshcni/meshcni/internal/fakecluster"
+	"github.com/meshcni/meshcni/internal/testing/fakecluster"
 )
 
 // patience is how long a test waits for an event that should come at once.

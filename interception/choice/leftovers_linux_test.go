@@ -18,7 +18,7 @@ import (
 	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
-	"github.com/meshcni/meshcni/internal/sandbox/sandboxtest"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
 // pod is a new network namespace, as the dataplane and as programs see it.

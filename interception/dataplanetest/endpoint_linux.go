@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 // endpoint is a namespace and its listeners.

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 func TestMain(m *testing.M) { os.Exit(RunTests(m)) }

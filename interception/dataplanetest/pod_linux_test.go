@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 func TestPodWithoutRules(t *testing.T) {

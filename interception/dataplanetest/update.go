@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/victim"
+	"github.com/meshcni/meshcni/internal/testing/victim"
 )
 
 // UpdateOptions configure [Updates]. A dataplane needs only New.

@@ -16,7 +16,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/internal/namespace"
-	"github.com/meshcni/meshcni/internal/victim"
+	"github.com/meshcni/meshcni/internal/testing/victim"
 )
 
 // updated is a dataplane with another Apply.

@@ -9,7 +9,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/interception/iptables"
-	"github.com/meshcni/meshcni/internal/goldencases"
+	"github.com/meshcni/meshcni/internal/testing/goldencases"
 )
 
 // TestConformance checks the laws of the interface, also with the plans of the golden cases.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/iptables"
-	"github.com/meshcni/meshcni/internal/sandbox"
-	"github.com/meshcni/meshcni/internal/sandbox/sandboxtest"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/iptables"
-	"github.com/meshcni/meshcni/internal/victim"
+	"github.com/meshcni/meshcni/internal/testing/victim"
 )
 
 // held is a restore program that reads its input, reports so, and waits for the signal to go on.

@@ -19,7 +19,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/iptables"
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 // TestLocalNames starts a program that sees no name service, and leaves the host's file alone.

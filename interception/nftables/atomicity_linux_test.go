@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/kernel"
-	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
+	"github.com/meshcni/meshcni/internal/testing/kerneltest"
 )
 
 // TestKernelRefusals has the kernel itself refuse objects, of each kind that it can refuse.

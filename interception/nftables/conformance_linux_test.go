@@ -7,8 +7,8 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
-	"github.com/meshcni/meshcni/internal/goldencases"
-	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
+	"github.com/meshcni/meshcni/internal/testing/goldencases"
+	"github.com/meshcni/meshcni/internal/testing/kerneltest"
 )
 
 // TestConformance checks the laws of the interface, also with the plans of the golden cases.

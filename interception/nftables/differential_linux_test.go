@@ -15,7 +15,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/render"
-	"github.com/meshcni/meshcni/internal/golden"
+	"github.com/meshcni/meshcni/internal/testing/golden"
 )
 
 // matches has a match for every field and every way in which its condition is encoded.

@@ -9,8 +9,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/proof"
-	"github.com/meshcni/meshcni/internal/golden"
-	"github.com/meshcni/meshcni/internal/goldencases"
+	"github.com/meshcni/meshcni/internal/testing/golden"
+	"github.com/meshcni/meshcni/internal/testing/goldencases"
 )
 
 var mutations = flag.Int("mutations", 0, "how many mutations of each golden plan the kernel is asked about; one of some when 0")

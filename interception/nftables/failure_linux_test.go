@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
+	"github.com/meshcni/meshcni/internal/testing/kerneltest"
 )
 
 // oldNetwork precedes the plan of network, and has objects of all kinds: some are the same, some

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 	"github.com/meshcni/meshcni/internal/route"
+	"github.com/meshcni/meshcni/internal/testing/kerneltest"
 )
 
 // FuzzLook has lists of tables, sets and elements of any content: Observe reads them or fails.

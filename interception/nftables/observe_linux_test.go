@@ -15,9 +15,9 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/render"
-	"github.com/meshcni/meshcni/internal/golden"
 	"github.com/meshcni/meshcni/internal/kernel"
-	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
+	"github.com/meshcni/meshcni/internal/testing/golden"
+	"github.com/meshcni/meshcni/internal/testing/kerneltest"
 )
 
 func (p *pod) observe(t testing.TB, owner interception.Owner) interception.State {

@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/proof"
-	"github.com/meshcni/meshcni/internal/goldencases"
+	"github.com/meshcni/meshcni/internal/testing/goldencases"
 )
 
 // TestEquivalentBesideOthers has other programs' rules in the namespace: the kernel treats the

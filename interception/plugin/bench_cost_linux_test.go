@@ -17,7 +17,7 @@ import (
 	meshnft "github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/sidecar"
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 // cost is what one run of a program took: nanoseconds, and KiB. Agent is the CPU time of the node agent's processes for it.

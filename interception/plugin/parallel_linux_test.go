@@ -20,8 +20,8 @@ import (
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
-	"github.com/meshcni/meshcni/internal/sandbox"
 	"github.com/meshcni/meshcni/internal/spool"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 // crowd are pods that differ in a port, each in a network namespace of its own.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 // TestPodWithUsersOfItsOwn has a runtime start a pod with hostUsers: false, whose network namespace belongs to

@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 // Sockets of other users need root.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
-	"github.com/meshcni/meshcni/internal/sample"
+	"github.com/meshcni/meshcni/internal/testing/sample"
 )
 
 var plans = flag.Uint64("plans", 10, "how many pairs of random plans are compared with traces")

@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/interception/proof"
 	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
-	"github.com/meshcni/meshcni/internal/sample"
+	"github.com/meshcni/meshcni/internal/testing/sample"
 )
 
 var triples = flag.Uint64("triples", 4, "how many times random sidecars are asked whether one captures what two others do")

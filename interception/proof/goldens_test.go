@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/golden"
+	"github.com/meshcni/meshcni/internal/testing/golden"
 )
 
 // goldenPlans returns the plans of the golden cases.

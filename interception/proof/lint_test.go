@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/proof"
 	"github.com/meshcni/meshcni/interception/sidecar"
-	"github.com/meshcni/meshcni/internal/sample"
+	"github.com/meshcni/meshcni/internal/testing/sample"
 )
 
 func TestLintGolden(t *testing.T) {

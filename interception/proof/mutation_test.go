@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/proof"
 	"github.com/meshcni/meshcni/interception/trace"
-	"github.com/meshcni/meshcni/internal/sample"
+	"github.com/meshcni/meshcni/internal/testing/sample"
 )
 
 var mutations = flag.Int("mutations", 1, "how many mutations of each golden plan are compared with it")

@@ -16,7 +16,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/render"
-	"github.com/meshcni/meshcni/internal/rendercheck"
+	"github.com/meshcni/meshcni/internal/testing/rendercheck"
 )
 
 // TestIPTablesMeansThePlan compares random plans with their texts, packet by packet.

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception/sidecar"
-	"github.com/meshcni/meshcni/internal/golden"
-	"github.com/meshcni/meshcni/internal/sample"
+	"github.com/meshcni/meshcni/internal/testing/golden"
+	"github.com/meshcni/meshcni/internal/testing/sample"
 )
 
 // plannerFeatures returns the features of the plans of many random redirects.

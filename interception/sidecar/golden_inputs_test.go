@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/golden"
+	"github.com/meshcni/meshcni/internal/testing/golden"
 )
 
 // input is a test input of a rule generator: words "name=value" with names of inputKeys.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/sidecar"
-	"github.com/meshcni/meshcni/internal/sample"
+	"github.com/meshcni/meshcni/internal/testing/sample"
 )
 
 // TestSparing compares a plan made sparing with the plan of the same redirect with ExistingSpare.

@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
-	"github.com/meshcni/meshcni/internal/sample"
+	"github.com/meshcni/meshcni/internal/testing/sample"
 )
 
 // situation is a packet in a pod with the plan of a redirect.

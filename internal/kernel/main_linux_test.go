@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/internal/kernel"
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }

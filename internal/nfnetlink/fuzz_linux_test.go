@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
+	"github.com/meshcni/meshcni/internal/testing/kerneltest"
 )
 
 // FuzzSocket gives answers of any form to a query, a request for the generation, and a transaction.

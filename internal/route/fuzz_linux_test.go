@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
+	"github.com/meshcni/meshcni/internal/testing/kerneltest"
 )
 
 // everyKind returns a plan with an object of each kind.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
+	"github.com/meshcni/meshcni/internal/testing/kerneltest"
 )
 
 // TestAddLink makes a bridge, which every kernel that runs pods supports, like a link of a plan.

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/meshcni/meshcni/internal/fakecluster"
-	"github.com/meshcni/meshcni/internal/repairmesh/repairmeshtest"
+	"github.com/meshcni/meshcni/internal/testing/fakecluster"
+	"github.com/meshcni/meshcni/internal/testing/repairmeshtest"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/controller"
 )

@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }

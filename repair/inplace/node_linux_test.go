@@ -14,8 +14,8 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
-	"github.com/meshcni/meshcni/internal/repairmesh/repairmeshtest"
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/repairmeshtest"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/inplace"
 )

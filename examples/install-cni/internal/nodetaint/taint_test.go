@@ -15,7 +15,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/apiserver"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/nodetaint"
-	"github.com/meshcni/meshcni/internal/fakecluster"
+	"github.com/meshcni/meshcni/internal/testing/fakecluster"
 )
 
 const (

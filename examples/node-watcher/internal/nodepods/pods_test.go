@@ -20,7 +20,7 @@ import (
 	"github.com/meshcni/meshcni/examples/internal/istiomesh"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
-	"github.com/meshcni/meshcni/internal/fakecluster"
+	"github.com/meshcni/meshcni/internal/testing/fakecluster"
 	"github.com/meshcni/meshcni/repair/controller"
 )
 

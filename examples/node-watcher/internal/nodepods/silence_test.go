@@ -16,7 +16,7 @@ import (
 	"github.com/meshcni/meshcni/examples/internal/contact"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
-	"github.com/meshcni/meshcni/internal/fakecluster"
+	"github.com/meshcni/meshcni/internal/testing/fakecluster"
 )
 
 // lines keeps a log.

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/meshcni/meshcni/examples/node-watcher/internal/presence"
-	"github.com/meshcni/meshcni/internal/fakecluster"
+	"github.com/meshcni/meshcni/internal/testing/fakecluster"
 )
 
 const patience = 60 * time.Second

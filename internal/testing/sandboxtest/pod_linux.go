@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxtest
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
+)
+
+// Pod is a fresh network namespace, as a dataplane and as programs see it.
+type Pod struct {
+	*interception.Netns
+	Namespace *sandbox.Namespace
+}
+
+// NewPod creates a namespace that is removed when the test ends.
+func NewPod(t testing.TB) *Pod {
+	t.Helper()
+	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = namespace.Close() })
+	ns, err := interception.OpenNetns(namespace.Path(), interception.NetnsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	return &Pod{ns, namespace}
+}
+
+// Run runs a program in the namespace, with the given input, and returns its output. A program that
+// fails ends the test.
+func (p *Pod) Run(t testing.TB, input string, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if err := p.Namespace.Do(func() error {
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
+		// The machine has one lock for iptables-legacy, but the namespaces share nothing.
+		cmd.Env = append(cmd.Environ(), "XTABLES_LOCKFILE="+filepath.Join(t.TempDir(), "xtables.lock"))
+		return cmd.Run()
+	}); err != nil {
+		t.Fatalf("%s: %v\n%s\n%s", strings.Join(args, " "), err, errs.String(), input)
+	}
+	return out.String()
+}
