@@ -88,7 +88,7 @@ func (i importer) run(t *testing.T, on target, args ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", args...)
 	command.Dir = i.directory
-	command.Env = append(command.Environ(), append(on.environment(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")...)
+	command.Env = append(command.Environ(), append(on.environment(), "GOFLAGS=-mod=mod", "GOWORK=off")...)
 	var stderr strings.Builder
 	command.Stderr = &stderr
 	output, err := command.Output()
