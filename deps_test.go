@@ -297,6 +297,7 @@ const pluginLinks = `
 	./interception ./interception/choice ./interception/journal ./interception/netfacts ./interception/nftables ./interception/plugin
 	./interception/plugin/exhaustion ./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/lower ./interception/sidecar ./internal/filesystem
 	./internal/handover ./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/request ./internal/route ./internal/spool
+	./kubeconfig
 
 	github.com/containernetworking/cni/pkg/ns github.com/containernetworking/cni/pkg/skel
 	github.com/containernetworking/cni/pkg/types github.com/containernetworking/cni/pkg/types/020
@@ -309,7 +310,7 @@ const pluginLinks = `
 	golang.org/x/net/bpf golang.org/x/sync/errgroup golang.org/x/sys/unix
 
 	bufio bytes cmp context crypto/rand crypto/sha256 crypto/tls crypto/x509 encoding encoding/base64 encoding/binary encoding/hex
-	encoding/json errors fmt hash/fnv io io/fs io/ioutil iter log log/slog maps math math/bits math/rand math/rand/v2 net
+	encoding/json encoding/pem errors fmt hash/fnv io io/fs io/ioutil iter log log/slog maps math math/bits math/rand math/rand/v2 net
 	net/http net/netip net/url os os/exec os/signal path path/filepath reflect regexp runtime runtime/debug slices sort strconv strings sync
 	sync/atomic syscall time unicode unicode/utf8 unsafe
 `

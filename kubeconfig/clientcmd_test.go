@@ -6,10 +6,12 @@ package kubeconfig_test
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/meshcni/meshcni/kubeconfig"
 )
@@ -94,4 +96,37 @@ func wantUsable(t *testing.T, in kubeconfig.Input, server string, yaml []byte) {
 	if config.Host != server || config.BearerToken != token || config.Insecure != insecure || !bytes.Equal(config.CAData, in.CA) {
 		t.Errorf("client-go is configured for %s, insecure %v", config.Host, config.Insecure)
 	}
+}
+
+// kubectlWrites returns what client-go writes, and every tool built on it.
+func kubectlWrites(t *testing.T) string {
+	t.Helper()
+	data, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{
+			"local":  {Server: "https://[fd00::1]:443", CertificateAuthorityData: []byte(strings.Repeat("authority ", 200))},
+			"remote": {Server: "https://192.0.2.1", InsecureSkipTLSVerify: true, TLSServerName: "kubernetes"},
+		},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{
+			"istio-cni": {Token: "the-token"},
+			"admin":     {Username: "admin", Password: "secret"},
+		},
+		Contexts: map[string]*clientcmdapi.Context{
+			"istio-cni-context": {Cluster: "local", AuthInfo: "istio-cni"},
+			"other":             {Cluster: "remote", AuthInfo: "admin", Namespace: "default"},
+		},
+		CurrentContext: "istio-cni-context",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestParseOfClientGo checks that Parse reads what client-go writes.
+func TestParseOfClientGo(t *testing.T) {
+	t.Parallel()
+	want := local()
+	want.Server.Host, want.Insecure = "[fd00::1]:443", false
+	want.CA.Data = kubeconfig.NewToken(strings.Repeat("authority ", 200))
+	wantConfig(t, want, kubectlWrites(t))
 }

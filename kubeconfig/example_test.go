@@ -48,6 +48,37 @@ func ExampleBuild() {
 	// current-context: istio-cni-context
 }
 
+func ExampleParse() {
+	_, err := kubeconfig.Parse([]byte(`
+current-context: plugin
+contexts:
+- name: plugin
+  context: {cluster: local, user: plugin}
+`))
+	fmt.Println(err)
+	config, err := kubeconfig.Parse([]byte(`
+current-context: plugin
+contexts:
+- name: plugin
+  context:
+    cluster: local
+    user: istio-cni
+clusters:
+- name: local
+  cluster:
+    server: https://10.96.0.1:443
+    certificate-authority: /etc/kubernetes/pki/ca.crt
+users:
+- name: istio-cni
+  user:
+    token: eyJhbGciOi
+`))
+	fmt.Println(config.Server, config.CA.File, config.Token, err)
+	// Output:
+	// line 5: it has a list or mapping in braces or brackets, which is only supported when empty
+	// https://10.96.0.1:443 /etc/kubernetes/pki/ca.crt REDACTED <nil>
+}
+
 func ExampleServerURL() {
 	for _, host := range []string{"10.96.0.1", "::1", "[::1]", "kubernetes.default.svc"} {
 		server, err := kubeconfig.ServerURL("https", host, "443")

@@ -6,17 +6,15 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"path/filepath"
 	"strings"
-)
 
-// maxFile bounds every file that is read here.
-const maxFile = 1 << 20
+	"github.com/meshcni/meshcni/kubeconfig"
+)
 
 // connection is how to reach an API server, and as whom.
 type connection struct {
@@ -67,41 +65,24 @@ func handshake(ctx context.Context, raw net.Conn, config *tls.Config) (net.Conn,
 	return secure, nil
 }
 
-// readKubeconfig makes the connection that the current context of a kubeconfig file describes. Its errors quote no values, as any could
-// be a secret in the wrong place.
+// readKubeconfig makes the connection that the current context of a kubeconfig describes. Its errors
+// quote no values, because any value may be a secret in the wrong place.
 func readKubeconfig(path string) (connection, error) {
 	data, err := readFile(path)
 	if err != nil {
 		return connection{}, err
 	}
-	root, err := parseDocument(data)
+	config, err := kubeconfig.Parse(data)
+	c := connection{server: config.Server, proxy: config.Proxy}
+	dir := filepath.Dir(path)
 	if err == nil {
-		var settings settings
-		if settings, err = settingsOf(root); err == nil {
-			var c connection
-			if c, err = settings.connection(filepath.Dir(path)); err == nil {
-				return c, nil
-			}
-		}
+		c.token, err = bearerToken(config, dir)
 	}
-	return connection{}, fmt.Errorf("%s: %w", path, err)
-}
-
-// connection reads what the settings refer to; relative paths start at dir.
-func (s settings) connection(dir string) (connection, error) {
-	var c connection
-	var err error
-	if c.server, err = serverURL(s.server); err != nil {
-		return connection{}, err
+	if err == nil {
+		c.tls, err = tlsConfig(config, dir)
 	}
-	if c.proxy, err = proxyURL(s.proxyURL); err != nil {
-		return connection{}, err
-	}
-	if c.token, err = s.bearerToken(dir); err != nil {
-		return connection{}, err
-	}
-	if c.tls, err = s.tlsConfig(dir); err != nil {
-		return connection{}, err
+	if err != nil {
+		return connection{}, fmt.Errorf("%s: %w", path, err)
 	}
 	if c.server.Scheme == "http" {
 		c.token = ""
@@ -109,36 +90,11 @@ func (s settings) connection(dir string) (connection, error) {
 	return c, nil
 }
 
-func serverURL(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
-		return nil, errors.New("the cluster's server is no URL such as https://10.96.0.1:443")
-	}
-	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("the cluster's server is a URL with more than scheme, host, port and path")
-	}
-	return u, nil
-}
-
-func proxyURL(text string) (*url.URL, error) {
-	if text == "" {
-		return nil, nil //nolint:nilnil // no proxy
-	}
-	u, err := url.Parse(text)
-	switch {
-	case err == nil && strings.HasPrefix(u.Scheme, "socks"):
-		return nil, errors.New("the cluster's proxy-url is of SOCKS, which is not supported: name a proxy of HTTP")
-	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
-		return nil, errors.New("the cluster's proxy-url is no URL with http or https")
-	}
-	return u, nil
-}
-
 // bearerToken prefers the file, as kubectl does.
-func (s settings) bearerToken(dir string) (string, error) {
-	token := s.token
-	if s.tokenFile != "" {
-		data, err := readFile(within(dir, s.tokenFile))
+func bearerToken(config kubeconfig.Config, dir string) (string, error) {
+	token := config.Token.Reveal()
+	if config.TokenFile != "" {
+		data, err := readFile(within(dir, config.TokenFile))
 		if err != nil {
 			return "", fmt.Errorf("the user's tokenFile: %w", err)
 		}
@@ -152,14 +108,14 @@ func (s settings) bearerToken(dir string) (string, error) {
 	return token, nil
 }
 
-func (s settings) tlsConfig(dir string) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.tlsServerName, InsecureSkipVerify: s.skipVerify}
-	authorities, err := s.certificateAuthority.load(dir)
+func tlsConfig(from kubeconfig.Config, dir string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: from.ServerName, InsecureSkipVerify: from.Insecure}
+	authorities, err := load(dir, "certificate-authority", from.CA)
 	if err != nil {
 		return nil, err
 	}
 	if authorities != nil {
-		if s.skipVerify {
+		if from.Insecure {
 			return nil, errors.New("the cluster has both a certificate authority and insecure-skip-tls-verify: remove one")
 		}
 		config.RootCAs = x509.NewCertPool()
@@ -167,11 +123,11 @@ func (s settings) tlsConfig(dir string) (*tls.Config, error) {
 			return nil, errors.New("the cluster's certificate authority has no certificate in PEM form")
 		}
 	}
-	certificate, err := s.clientCertificate.load(dir)
+	certificate, err := load(dir, "client-certificate", from.ClientCertificate)
 	if err != nil {
 		return nil, err
 	}
-	key, err := s.clientKey.load(dir)
+	key, err := load(dir, "client-key", from.ClientKey)
 	if err != nil || (certificate == nil && key == nil) {
 		return config, err
 	}
@@ -183,24 +139,17 @@ func (s settings) tlsConfig(dir string) (*tls.Config, error) {
 	return config, nil
 }
 
-// material is a PEM text that is inline in base64 (which goes first), or in a file.
-type material struct{ name, data, path string }
-
-// load is nil when there is none.
-func (m material) load(dir string) ([]byte, error) {
-	if m.data != "" {
-		data, err := base64.StdEncoding.DecodeString(m.data)
-		if err != nil {
-			return nil, fmt.Errorf("%s-data is not base64", m.name)
-		}
-		return data, nil
+// load returns the text of that key in the kubeconfig; nil if there is none.
+func load(dir, key string, m kubeconfig.Material) ([]byte, error) {
+	if data := m.Data.Reveal(); data != "" {
+		return []byte(data), nil
 	}
-	if m.path == "" {
+	if m.File == "" {
 		return nil, nil
 	}
-	data, err := readFile(within(dir, m.path))
+	data, err := readFile(within(dir, m.File))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", m.name, err)
+		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	return data, nil
 }

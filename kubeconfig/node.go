@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podsource
+package kubeconfig
 
 import "fmt"
 
-// node is a value of a document, with the line it starts in (0 in JSON, where lines say little).
+// node is a value of a document, and the line where it starts: 0 in JSON, where lines say little.
 type node struct {
 	kind nodeKind
 	line int
-	// scalar is a scalar's text. Numbers and booleans are kept as they are written: who asks knows what should be there.
-	scalar string
-	// items are a sequence's values, or a mapping's, whose keys are in keys.
+	// text is a scalar as it is written, also a number or boolean.
+	text string
+	// items are a list's values, or a mapping's, whose keys are in keys.
 	items []*node
 	keys  []string
 }
@@ -18,17 +18,17 @@ type node struct {
 type nodeKind uint8
 
 const (
-	null nodeKind = iota
-	scalar
-	sequence
-	mapping
+	nullNode nodeKind = iota
+	scalarNode
+	listNode
+	mappingNode
 )
 
 func (k nodeKind) String() string {
 	return [...]string{"nothing", "a value", "a list", "a mapping"}[k]
 }
 
-// maxKeys bounds a mapping, as keys are looked up one by one.
+// maxKeys bounds a mapping, because keys are looked up one by one.
 const maxKeys = 256
 
 // add appends an entry to a mapping.
@@ -43,7 +43,7 @@ func (n *node) add(key string, value *node) error {
 	return nil
 }
 
-// get is nil when n is no mapping, or has no such key.
+// get returns nil if the node is no mapping, or lacks the key.
 func (n *node) get(key string) *node {
 	for i, k := range n.keys {
 		if k == key {
@@ -53,38 +53,29 @@ func (n *node) get(key string) *node {
 	return nil
 }
 
-// text is the scalar under key; "" when it isn't there.
-func (n *node) text(key string) (string, error) {
-	value := n.get(key)
-	switch {
-	case value == nil || value.kind == null:
-		return "", nil
-	case value.kind != scalar:
-		return "", fmt.Errorf("line %d: %s is %v, and should be a value", value.line, key, value.kind)
-	default:
-		return value.scalar, nil
-	}
-}
-
-// field is a key and where its text goes.
+// field is a key, and where to store its text.
 type field struct {
 	key string
 	to  *string
 }
 
+// texts stores the scalars of several keys; "" for a missing key.
 func (n *node) texts(fields ...field) error {
 	for _, f := range fields {
-		text, err := n.text(f.key)
-		if err != nil {
-			return err
+		value := n.get(f.key)
+		if value != nil && value.kind != nullNode && value.kind != scalarNode {
+			return fmt.Errorf("line %d: %s is %v, and should be a value", value.line, f.key, value.kind)
 		}
-		*f.to = text
+		if value != nil {
+			*f.to = value.text
+		}
 	}
 	return nil
 }
 
 func (n *node) boolean(key string) (bool, error) {
-	text, err := n.text(key)
+	var text string
+	err := n.texts(field{key, &text})
 	if err != nil || text == "" || text == "false" {
 		return false, err
 	}
@@ -94,15 +85,17 @@ func (n *node) boolean(key string) (bool, error) {
 	return true, nil
 }
 
-// named looks in the list of a kubeconfig for the one entry with that name, and returns what it has under its other key.
+// named finds the only entry of that name in a list of the kubeconfig, and returns the mapping that
+// the entry has under another key.
 func (n *node) named(list, name, key string) (*node, error) {
 	entries := n.get(list)
-	if entries == nil || entries.kind != sequence {
+	if entries == nil || entries.kind != listNode {
 		return nil, fmt.Errorf("there is no list of %s", list)
 	}
 	var entry *node
 	for _, candidate := range entries.items {
-		switch found, err := candidate.text("name"); {
+		var found string
+		switch err := candidate.texts(field{"name", &found}); {
 		case err != nil:
 			return nil, err
 		case found != name:
@@ -115,7 +108,7 @@ func (n *node) named(list, name, key string) (*node, error) {
 	if entry == nil {
 		return nil, fmt.Errorf("line %d: %s has no entry with the name that is in use", entries.line, list)
 	}
-	if value := entry.get(key); value != nil && value.kind == mapping {
+	if value := entry.get(key); value != nil && value.kind == mappingNode {
 		return value, nil
 	}
 	return nil, fmt.Errorf("line %d: the entry of %s that is in use has no mapping %s", entry.line, list, key)

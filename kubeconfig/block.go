@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podsource
+package kubeconfig
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ type blocks struct {
 	next  int
 }
 
-// line is a line with something in it.
+// line is a line that is neither blank nor a comment.
 type line struct {
 	number, indent int
 	text           string
@@ -45,7 +45,7 @@ func parseBlocks(text string) (*node, error) {
 	return root, err
 }
 
-// add takes a line, unless there is nothing in it.
+// add takes a line, and skips blank lines and comments.
 func (b *blocks) add(number int, raw string) error {
 	content := strings.TrimLeft(raw, " ")
 	l := line{number, len(raw) - len(content), content}
@@ -61,16 +61,16 @@ func (b *blocks) add(number int, raw string) error {
 	return nil
 }
 
-// block reads the mapping or list whose lines are indented so far.
+// block reads the mapping or list whose lines have that indentation.
 func (b *blocks) block(indent, depth int) (*node, error) {
 	first := b.lines[b.next]
 	if depth > maxDepth {
 		return nil, first.errorf("too many levels")
 	}
-	n := &node{kind: mapping, line: first.number}
+	n := &node{kind: mappingNode, line: first.number}
 	read := b.entry
 	if first.isItem() {
-		n.kind, read = sequence, b.item
+		n.kind, read = listNode, b.item
 	}
 	for b.next < len(b.lines) && b.lines[b.next].indent >= indent {
 		l := b.lines[b.next]
@@ -78,7 +78,7 @@ func (b *blocks) block(indent, depth int) (*node, error) {
 			return nil, l.errorf("it is indented deeper than the line above allows (values of several lines are not supported)")
 		}
 		if l.isItem() != first.isItem() {
-			return n, nil // a list may be indented like the mapping it stands in: that goes on here, or there is a mistake
+			return n, nil // the mapping that this list is in may go on here, with the same indentation
 		}
 		if err := read(n, l, depth); err != nil {
 			return nil, err
@@ -87,7 +87,7 @@ func (b *blocks) block(indent, depth int) (*node, error) {
 	return n, nil
 }
 
-// item reads what stands behind a dash: what would be a line of its own, indented that far.
+// item reads the text after a dash as if it were a line of its own, indented that far.
 func (b *blocks) item(n *node, l line, depth int) error {
 	rest := strings.TrimLeft(l.text[1:], " ")
 	if rest == "" || rest[0] == '#' {
@@ -111,7 +111,7 @@ func (b *blocks) item(n *node, l line, depth int) error {
 	return err
 }
 
-// entry reads "key: value", or "key:" with a value below.
+// entry reads "key: value", or "key:" with its value on the lines below.
 func (b *blocks) entry(n *node, l line, depth int) error {
 	key, rest, isEntry, err := l.split()
 	if err != nil {
@@ -125,7 +125,7 @@ func (b *blocks) entry(n *node, l line, depth int) error {
 	if rest == "" || rest[0] == '#' {
 		deeper := l.indent + 1
 		if b.next < len(b.lines) && b.lines[b.next].isItem() {
-			deeper = l.indent // a list may stand right below its key
+			deeper = l.indent // a list needs no more indentation than its key
 		}
 		value, err = b.below(l, deeper, depth)
 	} else {
@@ -137,7 +137,7 @@ func (b *blocks) entry(n *node, l line, depth int) error {
 	return n.add(key, value)
 }
 
-// below reads the block below l if it is indented at least so far, else nothing.
+// below reads the block below l if it has at least that indentation; otherwise the value is null.
 func (b *blocks) below(l line, indent, depth int) (*node, error) {
 	if b.next == len(b.lines) || b.lines[b.next].indent < indent {
 		return &node{line: l.number}, nil
@@ -145,7 +145,7 @@ func (b *blocks) below(l line, indent, depth int) (*node, error) {
 	return b.block(b.lines[b.next].indent, depth+1)
 }
 
-// split parts "key: value".
+// split splits "key: value".
 func (l line) split() (key, rest string, isEntry bool, err error) {
 	if l.text[0] == '"' || l.text[0] == '\'' {
 		key, rest, err = l.quoted(l.text)
@@ -161,20 +161,20 @@ func (l line) split() (key, rest string, isEntry bool, err error) {
 	return strings.TrimRight(key, " "), strings.Trim(rest, " "), true, nil
 }
 
-// value reads a value that stands in one line, with the comment behind it.
+// value reads a value on one line, and the comment after it.
 func (l line) value(text string) (*node, error) {
-	n := &node{kind: scalar, line: l.number}
+	n := &node{kind: scalarNode, line: l.number}
 	var rest string
 	switch text[0] {
 	case '"', '\'':
 		var err error
-		if n.scalar, rest, err = l.quoted(text); err != nil {
+		if n.text, rest, err = l.quoted(text); err != nil {
 			return nil, err
 		}
 	case '{', '[':
-		n.kind, rest = mapping, strings.TrimPrefix(text, "{}")
+		n.kind, rest = mappingNode, strings.TrimPrefix(text, "{}")
 		if text[0] == '[' {
-			n.kind, rest = sequence, strings.TrimPrefix(text, "[]")
+			n.kind, rest = listNode, strings.TrimPrefix(text, "[]")
 		}
 		if rest == text {
 			return nil, l.errorf("it has a list or mapping in braces or brackets, which is only supported when empty")
@@ -188,7 +188,7 @@ func (l line) value(text string) (*node, error) {
 	return n, nil
 }
 
-// plain reads a value without quotes.
+// plain reads an unquoted value.
 func (l line) plain(n *node, text string) error {
 	if strings.ContainsAny(text[:1], "&*!|>%@`?,]}") {
 		return l.errorf("its value starts with %q, which is not supported", text[:1])
@@ -200,14 +200,14 @@ func (l line) plain(n *node, text string) error {
 	}
 	switch text {
 	case "~", "null", "Null", "NULL":
-		n.kind = null
+		n.kind = nullNode
 	default:
-		n.scalar = text
+		n.text = text
 	}
 	return nil
 }
 
-// quoted reads a text in single or double quotes, and returns what is behind it.
+// quoted reads a text in single or double quotes, and returns the rest of the line.
 func (l line) quoted(text string) (content, rest string, err error) {
 	if text[0] == '\'' {
 		for i := 1; i < len(text); i++ {

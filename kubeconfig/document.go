@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podsource
+package kubeconfig
 
 import (
 	"bytes"
@@ -12,12 +12,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how deep values may be nested; a kubeconfig has 4 levels.
+// maxDepth bounds the nesting of values; a kubeconfig has 4 levels.
 const maxDepth = 16
 
-// parseDocument reads JSON, when the first character is '{', or the part of YAML (https://yaml.org/spec/1.2.2/) that programs write
-// kubeconfig files in: mappings and lists in block style, plain and quoted values in one line, empty {} and [], comments, and "---"
-// before everything. Other YAML (anchors, tags, block texts, flow collections, several documents) is refused with its line.
+// parseDocument reads JSON if the first character is '{', or else the part of YAML
+// (https://yaml.org/spec/1.2.2/) that programs write kubeconfigs in: mappings and lists in block
+// style, plain and quoted values on one line, empty {} and [], comments, and "---" at the start.
+// Other YAML (anchors, tags, block texts, flow collections, several documents) is refused.
 func parseDocument(data []byte) (*node, error) {
 	for i, line := range bytes.Split(data, []byte("\n")) {
 		if !utf8.Valid(line) || bytes.ContainsFunc(bytes.TrimSuffix(line, []byte("\r")), isControl) {
@@ -67,19 +68,19 @@ func (p jsonParser) value(depth int) (*node, error) {
 		return &node{}, nil
 	case json.Delim:
 		if t == '{' {
-			return p.collection(&node{kind: mapping}, depth)
+			return p.collection(&node{kind: mappingNode}, depth)
 		}
-		return p.collection(&node{kind: sequence}, depth)
+		return p.collection(&node{kind: listNode}, depth)
 	default:
-		return &node{kind: scalar, scalar: fmt.Sprint(t)}, nil
+		return &node{kind: scalarNode, text: fmt.Sprint(t)}, nil
 	}
 }
 
-// collection reads up to the closing delimiter.
+// collection reads values up to the closing delimiter.
 func (p jsonParser) collection(n *node, depth int) (*node, error) {
 	for p.decoder.More() {
 		var key string
-		if n.kind == mapping {
+		if n.kind == mappingNode {
 			token, err := p.decoder.Token()
 			if err != nil {
 				return nil, errors.New("syntax error")
@@ -90,7 +91,7 @@ func (p jsonParser) collection(n *node, depth int) (*node, error) {
 		if err != nil {
 			return nil, err
 		}
-		if n.kind == sequence {
+		if n.kind == listNode {
 			n.items = append(n.items, value)
 		} else if err := n.add(key, value); err != nil {
 			return nil, err
