@@ -4,6 +4,7 @@ package filesystem
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 )
 
@@ -34,7 +35,11 @@ const (
 
 // String returns the operation's name in error messages.
 func (o Operation) String() string {
-	return [...]string{"no call", "create", "write", "chown", "chmod", "sync", "rename", "remove", "make directory", "sync directory"}[o]
+	names := [...]string{"no call", "create", "write", "chown", "chmod", "sync", "rename", "remove", "make directory", "sync directory"}
+	if int(o) >= len(names) {
+		return fmt.Sprintf("operation %d", uint8(o))
+	}
+	return names[o]
 }
 
 // Call is a system call that changes something.
