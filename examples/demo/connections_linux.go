@@ -128,7 +128,7 @@ func addToLoopback(address netip.Addr) error {
 // with it.
 func (d *demonstration) makeConnections(ctx context.Context) (string, error) {
 	reports := ""
-	var waits []string // notes on slow connections, and on the table as a whole
+	var waits []string // notes on connections that took long
 	for _, p := range d.scene.probes() {
 		if err := ctx.Err(); err != nil {
 			return "", err
@@ -151,9 +151,6 @@ func (d *demonstration) makeConnections(ctx context.Context) (string, error) {
 			waits = append(waits, fmt.Sprintf("%s (%s): no answer in %s", p, p.destination, patience))
 		}
 		d.table = append(d.table, r)
-	}
-	if untried := d.scene.untried(); untried != "" {
-		waits = append(waits, untried)
 	}
 	return strings.Join(waits, "\n"), d.node.note("traces", reports)
 }

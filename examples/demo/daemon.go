@@ -124,31 +124,3 @@ func (d *daemon) stop() error {
 	<-d.ended
 	return d.err
 }
-
-// logFiles shows what was added to the logs since the last call.
-type logFiles struct {
-	node node
-	seen map[string]int
-}
-
-// show prints what is new, if the user asked for details. If a log cannot be read, the error is
-// printed instead.
-func (l *logFiles) show(p progress) {
-	if !p.verbose {
-		return
-	}
-	entries, err := os.ReadDir(l.node.logs())
-	if err != nil {
-		p.more("logs", err.Error())
-	}
-	for _, entry := range entries {
-		path := filepath.Join(l.node.logs(), entry.Name())
-		text, err := os.ReadFile(path)
-		if err != nil {
-			text = []byte(err.Error())
-		}
-		fresh := string(text[min(l.seen[path], len(text)):])
-		l.seen[path] = len(text)
-		p.more(entry.Name(), fresh)
-	}
-}

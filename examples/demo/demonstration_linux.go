@@ -8,7 +8,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http/httptest"
 	"os"
 	"slices"
@@ -24,7 +23,6 @@ type demonstration struct {
 	node node
 	pod  podManifest
 	info sandbox.Info
-	logs *logFiles
 	// ipv6 is true if the kernel supports IPv6.
 	ipv6 bool
 
@@ -51,9 +49,7 @@ type demonstration struct {
 // demonstrate runs the demonstration and returns the exit code.
 func demonstrate(ctx context.Context, env environment, progress progress, pod podManifest, info sandbox.Info, node node) int {
 	_, err := os.Stat("/proc/sys/net/ipv6")
-	d := &demonstration{
-		environment: env, progress: progress, node: node, pod: pod, info: info, ipv6: err == nil, logs: &logFiles{node, map[string]int{}},
-	}
+	d := &demonstration{environment: env, progress: progress, node: node, pod: pod, info: info, ipv6: err == nil}
 	start := time.Now()
 	progress.heading("Inside a sandbox (" + situation(info) + ")")
 	if info.SingleID {
@@ -67,7 +63,7 @@ func demonstrate(ctx context.Context, env environment, progress progress, pod po
 		fmt.Fprintf(env.stderr, "\ndemo: %v\n", err)
 		return exitFailure
 	}
-	progress.heading(fmt.Sprintf("%s Everything was as expected, in %s.", progress.palette.green("✓"), duration(time.Since(start))))
+	progress.heading(fmt.Sprintf("✓ Everything was as expected, in %s.", duration(time.Since(start))))
 	return exitOK
 }
 
@@ -79,7 +75,7 @@ type part struct {
 func (d *demonstration) run(ctx context.Context) error {
 	if err := d.steps(ctx,
 		part{"make a node with CNI's bridge as its primary network", d.makeNode},
-		part{"start an API server that knows pod " + d.pod.namespace + "/" + d.pod.name, d.startAPIServer},
+		part{"start an API server that knows pod " + d.pod.Namespace + "/" + d.pod.Name, d.startAPIServer},
 		part{"run install-cni until it is ready", d.startDaemon},
 		part{"create the pod's network through libcni: loopback, bridge, istio-cni", d.addPod},
 		part{"plan what should be in the pod's network namespace", d.makePlan},
@@ -89,7 +85,7 @@ func (d *demonstration) run(ctx context.Context) error {
 		return err
 	}
 	d.heading("Connections")
-	d.table.write(d.stdout, d.palette)
+	d.table.write(d.stdout)
 	d.heading("The node's configuration")
 	err := d.steps(ctx,
 		part{"overwrite it with what it was before install-cni", d.overwriteConfig},
@@ -107,9 +103,7 @@ func (d *demonstration) steps(ctx context.Context, parts ...part) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		err := d.step(p.name, func() (string, error) { return p.do(ctx) })
-		d.logs.show(d.progress)
-		if err != nil {
+		if err := d.step(p.name, func() (string, error) { return p.do(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -118,7 +112,7 @@ func (d *demonstration) steps(ctx context.Context, parts ...part) error {
 
 // judge lists the connections that the kernel treated in another way than expected.
 func (d *demonstration) judge() error {
-	fmt.Fprintf(d.stdout, "\n  %s\n", d.palette.bold(d.table.summary()))
+	fmt.Fprintf(d.stdout, "\n  %s\n", d.table.summary())
 	var errs []error
 	for _, r := range d.table.disagreements() {
 		errs = append(errs, fmt.Errorf("%s (%s): expected %s, by %s; the kernel did: %s",
@@ -149,22 +143,13 @@ func (d *demonstration) openLog(name string) (*os.File, error) {
 	return file, nil
 }
 
-func (d *demonstration) startAPIServer(ctx context.Context) (string, error) {
-	log, err := d.openLog("apiserver")
-	if err != nil {
-		return "", err
-	}
+func (d *demonstration) startAPIServer(context.Context) (string, error) {
 	token := rand.Text()
-	if err := d.node.writeSecret("token", []byte(token)); err != nil {
-		return "", err
-	}
-	if d.api, err = startAPIServer(ctx, d.pod, token, slog.New(slog.NewTextHandler(log, nil))); err != nil {
-		return "", err
-	}
+	d.api = httptest.NewTLSServer(podHandler(d.pod, token))
 	d.later(func() error {
 		d.api.Close()
 		return nil
 	})
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: d.api.Certificate().Raw})
-	return "", d.node.writeSecret("ca.crt", ca)
+	return "", errors.Join(d.node.writeSecret("token", []byte(token)), d.node.writeSecret("ca.crt", ca))
 }

@@ -49,7 +49,8 @@ func TestDemonstration(t *testing.T) {
 		result := demo(t, programs).of("testdata/lists.yaml").run(t)
 		result.wantsCode(t, exitOK)
 		result.wantsGreen(t)
-		result.wants(t, "application → included 10.96.0.0/12", "application → included port 443", "world → included port 9000", "of 6 excluded destinations, 5 are tried")
+		result.wants(t, "application → included 10.96.0.0/12", "application → included port 443", "world → included port 9000",
+			"application → excluded 2001:db8:96:1::/64")
 	})
 	t.Run("TPROXY", func(t *testing.T) {
 		t.Parallel()
@@ -74,12 +75,14 @@ func TestDemonstration(t *testing.T) {
 		result.wantsGreen(t)
 		result.wants(t, "the pod is left alone: no-proxy")
 	})
-	t.Run("more", func(t *testing.T) {
+	t.Run("kept", func(t *testing.T) {
 		t.Parallel()
-		result := demo(t, programs, "-v", "--keep").run(t)
+		result := demo(t, programs, "--keep").run(t)
 		result.wantsCode(t, exitOK)
-		result.wants(t, "plan istio-cni\n", "table inet istio-cni {", "msg=ready", "Everything is kept in ")
-		result.hasNoToken(t)
+		result.wants(t, "Everything is kept in ")
+		result.keeps(t, map[string]string{
+			"plan": "plan istio-cni\n", "plan.nft": "table inet istio-cni {", "traces": "outbound.capture", "install-cni": "msg=ready",
+		})
 	})
 	t.Run("a disagreement", func(t *testing.T) {
 		t.Parallel()
@@ -282,9 +285,9 @@ func (r demoResult) leaves(t *testing.T, names ...string) {
 	}
 }
 
-// hasNoToken checks that the service account's token, which a kept directory still contains,
-// appears nowhere else.
-func (r demoResult) hasNoToken(t *testing.T) {
+// keeps checks that the kept logs have these texts, and that the service account's token appears in
+// no log, and not in the output.
+func (r demoResult) keeps(t *testing.T, texts map[string]string) {
 	t.Helper()
 	kept, err := filepath.Glob(filepath.Join(r.directory, "*"))
 	if err != nil || len(kept) != 1 {
@@ -302,8 +305,17 @@ func (r demoResult) hasNoToken(t *testing.T) {
 		t.Fatalf("no logs in %s, %v", kept[0], err)
 	}
 	for _, log := range logs {
-		if text, err := os.ReadFile(log); err != nil || strings.Contains(string(text), string(token)) {
+		text, err := os.ReadFile(log)
+		if err != nil || strings.Contains(string(text), string(token)) {
 			t.Errorf("%s has the token, or can't be read: %v", log, err)
 		}
+		name := filepath.Base(log)
+		if !strings.Contains(string(text), texts[name]) {
+			t.Errorf("%s lacks %q:\n%s", name, texts[name], text)
+		}
+		delete(texts, name)
+	}
+	if len(texts) > 0 {
+		t.Errorf("no logs %v in %s", texts, kept[0])
 	}
 }

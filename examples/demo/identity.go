@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -34,25 +35,12 @@ func proxyOf(r sidecar.Redirect) identity {
 // else root, since the image cannot be asked here.
 func applicationOf(pod interception.Pod, name string) (identity, error) {
 	c, _ := pod.Container(name)
-	uid, err := firstID("runAsUser", c.RunAsUser, pod.RunAsUser)
-	if err != nil {
-		return identity{}, err
+	root := int64(0)
+	uid, gid := *cmp.Or(c.RunAsUser, pod.RunAsUser, &root), *cmp.Or(c.RunAsGroup, pod.RunAsGroup, &root)
+	if min(uid, gid) < 0 || max(uid, gid) >= 1<<32-1 { // (uid_t)-1 means "no id"
+		return identity{}, fmt.Errorf("the application runs as user %d and group %d: write numbers from 0 to 4294967294", uid, gid)
 	}
-	gid, err := firstID("runAsGroup", c.RunAsGroup, pod.RunAsGroup)
-	return identity{interception.UID(uid), interception.GID(gid)}, err
-}
-
-func firstID(field string, ids ...*int64) (uint32, error) {
-	for _, id := range ids {
-		if id == nil {
-			continue
-		}
-		if *id < 0 || *id >= 1<<32-1 { // (uid_t)-1 means "no id"
-			return 0, fmt.Errorf("%s %d of the application is not an id: write a number from 0 to 4294967294", field, *id)
-		}
-		return uint32(*id), nil
-	}
-	return 0, nil
+	return identity{interception.UID(uid), interception.GID(gid)}, nil
 }
 
 // hasID reports whether a file in the format of user_namespaces(7), such as /proc/self/uid_map,

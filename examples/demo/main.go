@@ -21,12 +21,11 @@ func main() { os.Exit(run(context.Background(), processEnvironment())) }
 // directory.
 type environment struct {
 	// args are the command line's words after the program's name.
-	args     []string
-	getenv   func(name string) string
-	stdin    io.Reader
-	stdout   io.Writer
-	stderr   io.Writer
-	terminal bool
+	args   []string
+	getenv func(name string) string
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
 	// untilSignal ends on a signal to stop. Call it after entering the sandbox.
 	untilSignal func(context.Context) context.Context
 	// self is the command line that starts this program again.
@@ -44,7 +43,6 @@ func processEnvironment() environment {
 		stdin:       os.Stdin,
 		stdout:      os.Stdout,
 		stderr:      os.Stderr,
-		terminal:    isTerminal(os.Stdout),
 		untilSignal: untilSignal,
 		self:        []string{"/proc/self/exe"},
 		enter:       enter,
@@ -62,12 +60,6 @@ func enter(ctx context.Context, stage string) (sandbox.Info, error) {
 	return sandbox.Enter(ctx, sandbox.Options{})
 }
 
-// isTerminal reports whether the file is a terminal or another character device.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
 // untilSignal ends on a signal to stop. A second signal ends the process at once.
 func untilSignal(ctx context.Context) context.Context {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
@@ -76,8 +68,6 @@ func untilSignal(ctx context.Context) context.Context {
 }
 
 type options struct {
-	// verbose shows plan, nft script and logs.
-	verbose bool
 	// keep leaves the temporary directory in place.
 	keep bool
 	// binaries is a directory of ready-made binaries; "" builds them.
@@ -101,14 +91,13 @@ Usage:
                                             "kubectl get pod NAME -o yaml" prints it
 
 Flags:
-  -v               show the plan, the nft script and the daemon's and the plugin's log
-  --keep           keep the temporary directory
+  --keep           keep the temporary directory, which has the plan, the nft script,
+                   the traces and the logs
   --binaries DIR   use the binaries in DIR in place of building them
   -h, --help       show this
 
 Environment:
-  POD        file with the Pod to show, in place of the one that comes along
-  NO_COLOR   print without colours
+  POD   file with the Pod to show, in place of the one that comes along
 
 Exit codes: 0 everything was as expected, 1 something was not or failed, 2 the
 command line or the Pod is wrong.
@@ -118,7 +107,6 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 	o := options{podPath: getenv("POD")}
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.BoolVar(&o.verbose, "v", false, "")
 	flags.BoolVar(&o.keep, "keep", false, "")
 	flags.StringVar(&o.binaries, "binaries", "", "")
 	if err := flags.Parse(args); err != nil {

@@ -63,7 +63,7 @@ func (d *demonstration) deletePod(ctx context.Context) (string, error) {
 // makePlan makes the plan that the plugin should have made, from the pod that the plugin requested.
 func (d *demonstration) makePlan(ctx context.Context) (string, error) {
 	pod, err := podsource.APIServer{Kubeconfig: d.node.kubeconfig()}.Pod(ctx, podsource.Ref{
-		Namespace: d.pod.namespace, Name: d.pod.name, UID: d.pod.uid,
+		Namespace: d.pod.Namespace, Name: d.pod.Name, UID: d.pod.UID,
 	})
 	if err != nil {
 		return "", err
@@ -111,10 +111,10 @@ func (d *demonstration) planFor(mesh sidecar.Mesh, pod interception.Pod) (*inter
 
 // setScene collects what decides which connections are worth showing.
 func (d *demonstration) setScene(pod interception.Pod, redirect sidecar.Redirect) error {
-	d.scene = scene{redirect: redirect, ports: d.pod.ports, validated: d.pod.validated}
+	d.scene = scene{redirect: redirect, ports: d.pod.ports, validated: d.pod.validated()}
 	d.scene.proxy = proxyOf(redirect)
 	var err error
-	if d.scene.application, err = applicationOf(pod, d.pod.application); err != nil {
+	if d.scene.application, err = applicationOf(pod, d.pod.application()); err != nil {
 		return err
 	}
 	for _, beyond := range worldAddresses(d.ipv6) {

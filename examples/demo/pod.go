@@ -14,6 +14,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/internal/manifest"
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podsource"
 )
 
 // injectedPod is the default pod.
@@ -22,50 +23,22 @@ import (
 var injectedPod []byte
 
 const (
-	// maxPod is the largest object, in bytes, that etcd, and so any API server, stores.
-	maxPod = 1536 << 10
 	// ownUID is the UID for a pod without one.
 	ownUID = "00000000-0000-4000-8000-000000000001"
 	// standardPort is the application's port in a pod that declares no ports.
 	standardPort interception.Port = 8080
+	// proxyContainer is the name of the sidecar proxy's container.
+	proxyContainer = "istio-proxy"
 )
 
 // podManifest is a Pod as the API server returns it, and what this program must know to run its
 // containers.
 type podManifest struct {
-	json                 []byte
-	namespace, name, uid string
-	// application is the container whose user runs the application.
-	application string
+	interception.Pod
+
+	json []byte
 	// ports are the TCP ports of all containers except the proxy's.
 	ports []interception.Port
-	// validated is true if istio-validation is one of the init containers.
-	validated bool
-}
-
-// podDocument holds the fields of a Pod that this program reads; the plugin reads others.
-type podDocument struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Metadata   struct {
-		Name         string `json:"name"`
-		GenerateName string `json:"generateName"`
-		Namespace    string `json:"namespace"`
-		UID          string `json:"uid"`
-	} `json:"metadata"`
-	Spec struct {
-		HostNetwork    bool              `json:"hostNetwork"`
-		InitContainers []containerFields `json:"initContainers"`
-		Containers     []containerFields `json:"containers"`
-	} `json:"spec"`
-}
-
-type containerFields struct {
-	Name  string `json:"name"`
-	Ports []struct {
-		ContainerPort int    `json:"containerPort"`
-		Protocol      string `json:"protocol"`
-	} `json:"ports"`
 }
 
 // readPod reads the file at path, YAML or JSON; an empty path stands for the program's own pod.
@@ -85,22 +58,26 @@ func readPod(path string) (podManifest, error) {
 }
 
 func parsePod(text []byte) (podManifest, error) {
-	if len(text) > maxPod {
-		return podManifest{}, fmt.Errorf("it has %d bytes, and no API server stores a pod of more than %d", len(text), maxPod)
-	}
 	object, err := onlyPod(text)
 	if err != nil {
 		return podManifest{}, err
 	}
-	var document podDocument
-	if err := json.Unmarshal(object, &document); err != nil {
-		return podManifest{}, fmt.Errorf("not a Pod: %w", err)
-	}
-	if err := document.validate(); err != nil {
+	var pod podManifest
+	if pod.json, err = complete(object); err != nil {
 		return podManifest{}, err
 	}
-	pod := document.manifest()
-	pod.json, err = complete(object, pod)
+	if pod.Pod, err = podsource.ParsePod(pod.json); err != nil {
+		return podManifest{}, err
+	}
+	switch {
+	case pod.Name == "":
+		return podManifest{}, errors.New("metadata.name is missing: add one")
+	case pod.HostNetwork:
+		return podManifest{}, errors.New("spec.hostNetwork is true: such a pod has no network of its own that anything could be shown in")
+	case len(pod.Containers) == 0:
+		return podManifest{}, errors.New("spec.containers is empty: a pod has one container at least")
+	}
+	pod.ports, err = portsOf(pod.json)
 	return pod, err
 }
 
@@ -122,63 +99,8 @@ func onlyPod(text []byte) ([]byte, error) {
 	return read.Pods[0].Object, nil
 }
 
-// validate returns an error if the pod cannot be shown.
-func (d podDocument) validate() error {
-	switch {
-	case d.Kind != "Pod" || d.APIVersion != "v1":
-		return fmt.Errorf("it is of kind %q, version %q, and not a Pod, v1: kubectl get pod NAME -o yaml prints one", d.Kind, d.APIVersion)
-	case d.Metadata.Name != "" && d.Metadata.Name == d.Metadata.GenerateName:
-		return errors.New("metadata.name is missing, as generateName stands for it until an API server has seen the pod: add a name")
-	case d.Metadata.Name == "":
-		return errors.New("metadata.name is missing: add one")
-	case d.Spec.HostNetwork:
-		return errors.New("spec.hostNetwork is true: such a pod has no network of its own that anything could be shown in")
-	case len(d.Spec.Containers) == 0:
-		return errors.New("spec.containers is empty: a pod has one container at least")
-	}
-	for _, c := range d.Spec.Containers {
-		for _, p := range c.Ports {
-			if p.ContainerPort < 1 || p.ContainerPort > 65535 {
-				return fmt.Errorf("container %s: containerPort %d is not a port: write a number from 1 to 65535", c.Name, p.ContainerPort)
-			}
-		}
-	}
-	return nil
-}
-
-func (d podDocument) manifest() podManifest {
-	pod := podManifest{namespace: d.Metadata.Namespace, name: d.Metadata.Name, uid: d.Metadata.UID}
-	if pod.namespace == "" {
-		pod.namespace = "default"
-	}
-	if pod.uid == "" {
-		pod.uid = ownUID
-	}
-	for _, c := range d.Spec.Containers {
-		if c.Name == proxyContainer {
-			continue
-		}
-		if pod.application == "" {
-			pod.application = c.Name
-		}
-		for _, p := range c.Ports {
-			if p.Protocol == "" || p.Protocol == "TCP" {
-				pod.ports = append(pod.ports, interception.Port(p.ContainerPort))
-			}
-		}
-	}
-	if len(pod.ports) == 0 {
-		pod.ports = []interception.Port{standardPort}
-	}
-	pod.validated = slices.ContainsFunc(d.Spec.InitContainers, func(c containerFields) bool { return c.Name == "istio-validation" })
-	return pod
-}
-
-// proxyContainer is the name of the sidecar proxy's container.
-const proxyContainer = "istio-proxy"
-
 // complete adds the fields that an API server sets, and leaves the rest of the object as it is.
-func complete(object []byte, pod podManifest) ([]byte, error) {
+func complete(object []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(object))
 	decoder.UseNumber()
 	var fields map[string]any
@@ -187,8 +109,58 @@ func complete(object []byte, pod podManifest) ([]byte, error) {
 	}
 	metadata, ok := fields["metadata"].(map[string]any)
 	if !ok {
-		return nil, errors.New("metadata is missing: add it")
+		metadata = map[string]any{}
+		fields["metadata"] = metadata
 	}
-	metadata["namespace"], metadata["uid"] = pod.namespace, pod.uid
+	for key, value := range map[string]string{"namespace": "default", "uid": ownUID} {
+		if metadata[key] == nil || metadata[key] == "" {
+			metadata[key] = value
+		}
+	}
 	return json.Marshal(fields)
+}
+
+// application returns the name of the container whose user runs the application; "" without one.
+func (p podManifest) application() string {
+	for _, c := range p.Containers {
+		if !c.Init && c.Name != proxyContainer {
+			return c.Name
+		}
+	}
+	return ""
+}
+
+// validated reports whether istio-validation is one of the init containers.
+func (p podManifest) validated() bool {
+	return slices.ContainsFunc(p.Containers, func(c interception.Container) bool { return c.Init && c.Name == "istio-validation" })
+}
+
+// portsOf returns the TCP ports of all containers of a Pod except the proxy's.
+func portsOf(pod []byte) ([]interception.Port, error) {
+	var document struct {
+		Spec struct {
+			Containers []struct {
+				Name  string
+				Ports []struct {
+					ContainerPort interception.Port
+					Protocol      string
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(pod, &document); err != nil {
+		return nil, fmt.Errorf("not a Pod: %w", err)
+	}
+	var ports []interception.Port
+	for _, c := range document.Spec.Containers {
+		for _, p := range c.Ports {
+			if c.Name != proxyContainer && (p.Protocol == "" || p.Protocol == "TCP") {
+				ports = append(ports, p.ContainerPort)
+			}
+		}
+	}
+	if len(ports) == 0 {
+		ports = []interception.Port{standardPort}
+	}
+	return ports, nil
 }

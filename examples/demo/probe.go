@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/sidecar"
@@ -125,7 +124,7 @@ func (s scene) outbound(side side) []probe {
 		for _, port := range firstOf(listed.ports) {
 			probes = append(probes, to(application, fmt.Sprintf("%s port %d", listed.what, port), side.world, port))
 		}
-		for _, prefix := range few(listed.prefixes.Of(interception.FamilyOf(side.world)).Prefixes()) {
+		for _, prefix := range listed.prefixes.Of(interception.FamilyOf(side.world)).Prefixes() {
 			if addr, ok := side.sample(prefix); ok {
 				probes = append(probes, to(application, fmt.Sprintf("%s %s", listed.what, prefix), addr, httpPort))
 			}
@@ -163,7 +162,7 @@ func (s scene) inbound(side side) []probe {
 			probes = append(probes, p)
 		}
 	}
-	for _, port := range few(s.ports) {
+	for _, port := range s.ports {
 		to("application", port)
 	}
 	if !s.redirect.Inbound.Include.IsAll() {
@@ -180,44 +179,14 @@ func (s scene) inbound(side side) []probe {
 	return probes
 }
 
-// most limits how many members of a list are tried.
-const most = 5
-
-func few[T any](list []T) []T { return list[:min(len(list), most)] }
-
-// untried describes which lists of the pod are tried only in part; "" if all are tried in full.
-func (s scene) untried() string {
-	var long []string
-	for _, list := range []struct {
-		what   string
-		length int
-	}{
-		{"declared ports", len(s.ports)},
-		{"included inbound ports", len(s.redirect.Inbound.Include.Ranges())},
-		{"excluded inbound ports", len(s.redirect.Inbound.Exclude.Ranges())},
-		{"included outbound ports", len(s.redirect.Outbound.IncludePorts.Ranges())},
-		{"excluded outbound ports", len(s.redirect.Outbound.ExcludePorts.Ranges())},
-		{"included destinations", s.redirect.Outbound.Include.Len()},
-		{"excluded destinations", s.redirect.Outbound.Exclude.Len()},
-	} {
-		if list.length > most {
-			long = append(long, fmt.Sprintf("%d %s", list.length, list.what))
-		}
-	}
-	if long == nil {
-		return ""
-	}
-	return fmt.Sprintf("of %s, %d are tried (of each family)", strings.Join(long, ", of "), most)
-}
-
-// firstOf returns the first ports of a set's first ranges. A set of all ports returns an empty
+// firstOf returns the first port of each range of a set. A set of all ports returns an empty
 // list, since no port would represent it.
 func firstOf(ports interception.PortSet) []interception.Port {
 	if ports.IsAll() {
 		return nil
 	}
 	var first []interception.Port
-	for _, r := range few(ports.Ranges()) {
+	for _, r := range ports.Ranges() {
 		first = append(first, max(r.First, 1)) // port 0 cannot be listened on
 	}
 	return first

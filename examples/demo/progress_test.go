@@ -42,16 +42,6 @@ func TestFailedStepIsNamed(t *testing.T) {
 	}
 }
 
-func TestMoreIsForThoseWhoAskedForIt(t *testing.T) {
-	t.Parallel()
-	var quiet, verbose strings.Builder
-	progress{out: &quiet}.more("plan", "text\n")
-	progress{out: &verbose, verbose: true}.more("plan", "text\n")
-	if quiet.String() != "" || verbose.String() != "    plan\n      text\n" {
-		t.Errorf("output is %q, and %q for those who asked", quiet.String(), verbose.String())
-	}
-}
-
 func TestDuration(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{

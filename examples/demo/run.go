@@ -43,7 +43,7 @@ func run(ctx context.Context, env environment) int {
 		fmt.Fprintf(env.stderr, "demo: %v\nRun it with --help to see what it takes.\n", err)
 		return exitUsage
 	}
-	progress := progress{out: env.stdout, palette: colours(env.terminal, env.getenv), verbose: options.verbose}
+	progress := progress{env.stdout}
 	if stage := env.getenv(stageVariable); stage != "" {
 		return runInside(ctx, env, progress, pod, stage)
 	}

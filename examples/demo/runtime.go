@@ -64,10 +64,10 @@ func (r containerRuntime) attachments(p podSandbox) ([]attachment, error) {
 	conf := func(name string) *libcni.RuntimeConf {
 		return &libcni.RuntimeConf{ContainerID: p.id, NetNS: p.netnsPath, IfName: name, Args: [][2]string{
 			{"IgnoreUnknown", "1"},
-			{"K8S_POD_NAMESPACE", p.pod.namespace},
-			{"K8S_POD_NAME", p.pod.name},
+			{"K8S_POD_NAMESPACE", p.pod.Namespace},
+			{"K8S_POD_NAME", p.pod.Name},
 			{"K8S_POD_INFRA_CONTAINER_ID", p.id},
-			{"K8S_POD_UID", p.pod.uid},
+			{"K8S_POD_UID", p.pod.UID},
 		}}
 	}
 	return []attachment{{loopback, conf("lo")}, {primary, conf(podInterface)}}, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -31,16 +32,16 @@ func (r row) agrees() bool {
 
 func (r row) unserved() bool { return r.want.captured && r.got.failure != "" }
 
-func (r row) verdict(p palette) string {
+func (r row) verdict() string {
 	switch {
 	case r.skipped != "":
-		return p.yellow(r.skipped)
+		return r.skipped
 	case r.agrees():
-		return p.green("✓ agree")
+		return "✓ agree"
 	case r.unserved():
-		return p.red("✗ CAPTURED, AND NOT ANSWERED")
+		return "✗ CAPTURED, AND NOT ANSWERED"
 	default:
-		return p.red("✗ DISAGREE")
+		return "✗ DISAGREE"
 	}
 }
 
@@ -74,18 +75,10 @@ func (r row) because() string {
 		if !annotated || source.Kind == interception.SourceDefault {
 			continue // a default of the mesh, which the reason names
 		}
-		key := source.Key[strings.LastIndexByte(source.Key, '/')+1:]
-		if len(source.Value) > longestValue {
-			text += fmt.Sprintf(" (%s, %d bytes)", key, len(source.Value))
-			continue
-		}
-		text += fmt.Sprintf(" (%s=%q)", key, source.Value)
+		text += fmt.Sprintf(" (%s=%q)", path.Base(source.Key), source.Value)
 	}
 	return text
 }
-
-// longestValue is the length of the longest annotation that is shown with its rule.
-const longestValue = 60
 
 // table is the result of the demonstration.
 type table []row
@@ -120,7 +113,7 @@ func (t table) summary() string {
 
 // write prints each row as a line with the connection, what was expected and what the kernel did,
 // followed by the rule that decides.
-func (t table) write(w io.Writer, p palette) {
+func (t table) write(w io.Writer) {
 	lines := [][4]string{{"CONNECTION", "TO", "TRACE EXPECTS", "THE KERNEL DID"}}
 	for _, r := range t {
 		lines = append(lines, [4]string{r.probe.String(), r.probe.destination.String(), r.expected(), r.happened()})
@@ -137,10 +130,10 @@ func (t table) write(w io.Writer, p palette) {
 			text += cell + strings.Repeat(" ", widths[column]-utf8.RuneCountInString(cell)+2)
 		}
 		if i == 0 {
-			fmt.Fprintf(w, "  %s\n", p.bold(strings.TrimRight(text, " ")))
+			fmt.Fprintf(w, "  %s\n", strings.TrimRight(text, " "))
 			continue
 		}
 		r := t[i-1]
-		fmt.Fprintf(w, "  %s%s\n      %s\n", text, r.verdict(p), p.dim(r.because()))
+		fmt.Fprintf(w, "  %s%s\n      %s\n", text, r.verdict(), r.because())
 	}
 }
