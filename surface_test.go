@@ -47,7 +47,14 @@ func publicPackages(t *testing.T) []string {
 
 func goCommand(t *testing.T, args ...string) string {
 	t.Helper()
+	return goCommandOn(t, target{}, args...)
+}
+
+// goCommandOn runs the go command for a system, and returns its output.
+func goCommandOn(t *testing.T, on target, args ...string) string {
+	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", args...)
+	command.Env = append(command.Environ(), on.environment()...)
 	var stderr strings.Builder
 	command.Stderr = &stderr
 	output, err := command.Output()
