@@ -29,9 +29,10 @@ type call struct {
 	cniVersion string // likewise
 	result     []byte // what is to be printed, once all went well
 	agent      agentState
-	noteRead   bool             // that of an uninstall was looked for, and
-	gone       bool             // was found
-	report     podsource.Result // of an ADD
+	connection podsource.AgentConnection // that asked for the pod, for the report of the call
+	noteRead   bool                      // that of an uninstall was looked for, and
+	gone       bool                      // was found
+	report     podsource.Result          // of an ADD
 }
 
 // agentState is what the call has found out about the node agent.

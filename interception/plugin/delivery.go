@@ -22,7 +22,8 @@ import (
 func (c *call) deliver(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.Limits.Tell)
 	defer cancel()
-	agent := podsource.Agent{RunDir: c.runDir, CallTimeout: c.Limits.Tell}
+	defer c.connection.Close() //nolint:errcheck // all that was wanted has been read
+	agent := podsource.Agent{RunDir: c.runDir, CallTimeout: c.Limits.Tell, Kept: &c.connection}
 	logged, reported := len(c.transcript.kept) == 0, c.report.Command != "ADD"
 	c.report = boundedResult(c.report)
 	switch {
@@ -125,7 +126,13 @@ func (t *transcript) entries() []podsource.LogEntry {
 	return entries
 }
 
-// newLogger writes JSON lines.
+// newLogger writes JSON lines. Their times are UTC, so that no time zone is read from the disk.
 func newLogger(to io.Writer, level slog.Leveler) *slog.Logger {
-	return slog.New(slog.NewJSONHandler(to, &slog.HandlerOptions{Level: level}))
+	inUTC := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
+			a.Value = slog.TimeValue(a.Value.Time().UTC())
+		}
+		return a
+	}
+	return slog.New(slog.NewJSONHandler(to, &slog.HandlerOptions{Level: level, ReplaceAttr: inUTC}))
 }

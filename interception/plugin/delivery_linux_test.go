@@ -3,11 +3,14 @@
 package plugin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +81,27 @@ func TestTheAgentHearsOfAnADD(t *testing.T) {
 	last := heard.logs[len(heard.logs)-1]
 	if last.Message != "pod is captured" || last.Attributes["pod"] != "shop/web-0" || last.Attributes["plan"] != r.Plan || last.Time.IsZero() {
 		t.Errorf("got %+v", heard.logs)
+	}
+}
+
+func TestTheAgentHearsOfAnADDOnTheConnectionThatAskedForThePod(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	a := agentOf(t)
+	listener := n.serveBy(agentserver.Server{Pods: a, Status: a, Logs: a, Results: a})
+	n.run(n.add()).mustSucceed(t)
+	if heard := a.told(); len(heard.results) != 1 || listener.accepted.Load() != 1 {
+		t.Errorf("got %d results on %d connections", len(heard.results), listener.accepted.Load())
+	}
+}
+
+func TestTheLogIsInUTC(t *testing.T) {
+	t.Parallel()
+	var text bytes.Buffer
+	newLogger(&text, slog.LevelInfo).Info("m", "time", "an attribute", "at", time.Now().In(time.FixedZone("east", 3600)))
+	zones := regexp.MustCompile(`"time":"[^"]*Z",.*"time":"an attribute","at":"[^"]*\+01:00"`)
+	if !zones.Match(text.Bytes()) {
+		t.Errorf("got %s", text.String())
 	}
 }
 

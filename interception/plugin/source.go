@@ -69,7 +69,9 @@ func (c *call) pause(ctx context.Context, round int) bool {
 
 // ask asks each of them, until one knows the pod.
 func (c *call) ask(ctx context.Context, conf config, ref podsource.Ref) (podsource.Answer, error) {
-	agent := podsource.Agent{RunDir: conf.RunDir, Timeout: c.Limits.Agent, CallTimeout: c.Limits.AgentRequest, Backoff: c.Backoff}
+	agent := podsource.Agent{
+		RunDir: conf.RunDir, Timeout: c.Limits.Agent, CallTimeout: c.Limits.AgentRequest, Backoff: c.Backoff, Kept: &c.connection,
+	}
 	server := podsource.APIServer{
 		Kubeconfig: conf.Kubeconfig, UserAgent: c.UserAgent,
 		Timeout: conf.Timeout.Duration(), CallTimeout: c.Limits.ServerRequest, Backoff: c.Backoff,

@@ -5,6 +5,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -103,12 +104,13 @@ func (n *node) serve(a *agent) {
 	n.serveBy(agentserver.Server{Pods: a, Status: a, Logs: a, Results: a})
 }
 
-func (n *node) serveBy(server agentserver.Server) {
+func (n *node) serveBy(server agentserver.Server) *countingListener {
 	n.t.Helper()
-	listener, err := agentserver.Listen(n.t.Context(), n.runDir)
+	socket, err := agentserver.Listen(n.t.Context(), n.runDir)
 	if err != nil {
 		n.t.Fatal(err)
 	}
+	listener := &countingListener{Listener: socket}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ctx, listener) }()
@@ -118,6 +120,21 @@ func (n *node) serveBy(server agentserver.Server) {
 			n.t.Error(err)
 		}
 	})
+	return listener
+}
+
+// countingListener counts the connections that it accepted.
+type countingListener struct {
+	net.Listener
+	accepted atomic.Int32
+}
+
+func (l *countingListener) Accept() (net.Conn, error) {
+	connection, err := l.Listener.Accept()
+	if err == nil {
+		l.accepted.Add(1)
+	}
+	return connection, err
 }
 
 func (n *node) mustLog(o outcome, text string) {

@@ -20,8 +20,8 @@ const (
 )
 
 // Agent speaks with the node agent on this node, over the unix socket [AgentSocket] in its run directory. The protocol is in
-// docs/agent-socket.md. Who listens there must be root or the user that asks; nothing is sent to anybody else. Every call makes a
-// connection of its own. The errors are [*Error].
+// docs/agent-socket.md. Who listens there must be root or the user that asks; nothing is sent to anybody else. The errors are
+// [*Error].
 //
 // It needs Linux; elsewhere the errors wrap [interception.ErrUnsupported].
 type Agent struct {
@@ -34,6 +34,8 @@ type Agent struct {
 	// Backoff says how long to wait after the given number of failures, the first being 1. When nil, pauses start at 100 ms, double
 	// up to 3 s, and vary by a fifth so that the pods of a node don't ask all at once.
 	Backoff func(failures int) time.Duration
+	// Kept keeps the connection of one call for the next; when nil, each request has a connection of its own.
+	Kept *AgentConnection
 	// Once has Pod ask once only, and leave it to others to try again.
 	Once bool
 }
@@ -117,7 +119,9 @@ func (a Agent) call(ctx context.Context, method, path string, body, answer any) 
 	return a.client().call(ctx, method, path, body, answer)
 }
 
-func (a Agent) client() socketClient { return socketClient{filepath.Join(a.RunDir, AgentSocket)} }
+func (a Agent) client() socketClient {
+	return socketClient{filepath.Join(a.RunDir, AgentSocket), a.Kept}
+}
 
 func (a Agent) patience() func(*Error) int {
 	if a.Once {

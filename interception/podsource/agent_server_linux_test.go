@@ -213,7 +213,7 @@ func TestServerIsNotHeldUp(t *testing.T) {
 	dir := runDir(t)
 	d := &daemon{pod: webPod()}
 	serve(t, dir, d.server())
-	for i := range 140 {
+	for i := range 600 {
 		connection, err := net.Dial("unix", filepath.Join(dir, podsource.AgentSocket))
 		if err != nil {
 			t.Fatal(err)
@@ -335,7 +335,7 @@ func TestServerOnAnotherKindOfSocket(t *testing.T) {
 	data, err := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	const want = `{"error":{"reason":"Forbidden","message":"a connection of *net.TCPConn has no credentials: use a unix socket"}}` + "\n"
-	if diff := cmp.Diff(want, string(data)); diff != "" || err != nil || response.StatusCode != http.StatusForbidden {
+	if diff := cmp.Diff(want, string(data)); diff != "" || err != nil || response.StatusCode != http.StatusForbidden || !response.Close {
 		t.Errorf("got %d, %v\n%s", response.StatusCode, err, diff)
 	}
 	cancel()

@@ -20,7 +20,7 @@ type client struct {
 }
 
 func newClient(c connection, userAgent string) *client {
-	return &client{exchange{c.dial, c.token}, c, userAgent}
+	return &client{exchange{dial: c.dial, secret: c.token}, c, userAgent}
 }
 
 // server is the URL that the kubeconfig names.

@@ -26,7 +26,8 @@ const (
 // exchange is a conversation with one server.
 type exchange struct {
 	dial   func(context.Context) (net.Conn, error)
-	secret string // the credential, which no error may repeat; empty when there is none
+	secret string           // the credential, which no error may repeat; empty when there is none
+	kept   *AgentConnection // nil where each request has a connection of its own
 }
 
 func newRequest(ctx context.Context, method, url, userAgent string, body []byte) (*http.Request, error) {
@@ -50,22 +51,38 @@ func encoded(write func(io.Writer) error) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// do makes one request, of which text is the encoding, on a connection of its own, all in this goroutine. An [http.Transport] starts three
-// more for it, which costs a process that lives for some milliseconds more CPU time than its budget allows.
+// do makes one request, of which text is the encoding, all in this goroutine. An [http.Transport] starts three more for it, which costs a
+// process that lives for some milliseconds more CPU time than its budget allows.
 func (x exchange) do(request *http.Request, text []byte) (status int, answer []byte, failure *Error) {
 	ctx := request.Context()
+	if w := x.kept.take(); w != nil {
+		status, answer, failure = x.converse(w, request, text)
+		if failure == nil || w.answered() || ctx.Err() != nil {
+			return status, answer, failure
+		} // else the server closed the connection before it got the request
+	}
 	connection, err := x.dial(ctx)
 	if err != nil {
 		return 0, nil, transportFailure(ctx, err)
 	}
-	defer hangUp(connection)
-	defer endWith(ctx, connection)()
-	wire := newWire(connection)
-	response, err := wire.ask(request, text) //nolint:bodyclose // that would read the rest; the connection is closed
+	return x.converse(newWire(connection), request, text)
+}
+
+// converse makes the request on a connection, and closes or keeps that.
+func (x exchange) converse(w *wire, request *http.Request, text []byte) (status int, answer []byte, failure *Error) {
+	ctx, reusable := request.Context(), false
+	release := endWith(ctx, w)
+	defer func() {
+		if !release() || failure != nil || !reusable || !x.kept.keep(w) {
+			hangUp(w.Conn)
+		}
+	}()
+	response, err := w.ask(request, text) //nolint:bodyclose // that would read the rest; the connection is closed
 	if err != nil {
 		return 0, nil, transportFailure(ctx, err)
 	}
-	answer, err = wire.body(response)
+	answer, err = w.body(response)
+	reusable = err == nil && w.reusable(response)
 	switch {
 	case errors.Is(err, errTooLarge):
 		return 0, nil, &Error{Kind: ErrTooLarge, Cause: err}

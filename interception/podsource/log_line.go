@@ -58,7 +58,7 @@ func (a Agent) logAsIstio(ctx context.Context, entries []LogEntry, failure *Erro
 		}
 		lines[i] = line
 	}
-	second := socketClient{filepath.Join(a.RunDir, spool.IstioLogSocket)}.call(ctx, http.MethodPost, "/log", lines, nil)
+	second := socketClient{socket: filepath.Join(a.RunDir, spool.IstioLogSocket)}.call(ctx, http.MethodPost, "/log", lines, nil)
 	switch {
 	case second == nil:
 		return nil

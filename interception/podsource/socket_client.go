@@ -17,7 +17,10 @@ import (
 )
 
 // socketClient makes single requests over a unix socket.
-type socketClient struct{ socket string }
+type socketClient struct {
+	socket string
+	kept   *AgentConnection // nil where each request has a connection of its own
+}
 
 func (c socketClient) server() string { return "unix:" + c.socket }
 
@@ -39,7 +42,7 @@ func (c socketClient) exchange(ctx context.Context, method, path string, body, a
 	if err != nil {
 		return &Error{Kind: ErrRequest, Cause: err}
 	}
-	status, data, failure := exchange{dial: c.dial}.do(request, text)
+	status, data, failure := exchange{dial: c.dial, kept: c.kept}.do(request, text)
 	switch {
 	case failure != nil:
 		return failure
@@ -70,6 +73,7 @@ func (c socketClient) request(ctx context.Context, method, path string, body any
 	if err != nil {
 		return nil, &Error{Kind: ErrRequest, Cause: err}
 	}
+	request.Close = c.kept == nil
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}

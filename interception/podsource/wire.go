@@ -24,7 +24,7 @@ type wire struct {
 
 func newWire(connection net.Conn) *wire {
 	w := &wire{Conn: connection}
-	w.bound = &io.LimitedReader{R: w, N: maxHeader}
+	w.bound = &io.LimitedReader{R: w}
 	w.reader = bufio.NewReader(w.bound)
 	return w
 }
@@ -41,6 +41,7 @@ func (w *wire) Read(b []byte) (int, error) {
 // ask sends the text of a request and reads the header of the answer. It passes over interim answers (1xx), but not 101, which ends the
 // conversation.
 func (w *wire) ask(request *http.Request, text []byte) (*http.Response, error) {
+	w.bound.N = maxHeader
 	_, failed := w.Write(text) // a server that hangs up at once may have said why
 	for {
 		response, err := http.ReadResponse(w.reader, request)
@@ -58,6 +59,14 @@ func (w *wire) ask(request *http.Request, text []byte) (*http.Response, error) {
 			return response, nil
 		}
 	}
+}
+
+// answered reports whether anything of an answer came after ask.
+func (w *wire) answered() bool { return w.bound.N != maxHeader }
+
+// reusable reports whether the connection takes another request, now that the body of the response was read.
+func (w *wire) reusable(response *http.Response) bool {
+	return !response.Close && response.StatusCode >= http.StatusOK && w.reader.Buffered() == 0
 }
 
 // errTooLarge is the error of a body of more than maxAnswer bytes.

@@ -50,8 +50,9 @@ type Server struct {
 // Serve answers on the listener, such as [Listen] makes it, until ctx ends; then it waits up to 2 s for requests that are under
 // way, closes the listener and returns nil. It returns earlier, with an error, when the listener fails.
 //
-// Peers are root or this process's user; others are refused. At most 128 connections are open at once; others wait. A request has at
-// most 8 KiB of header and 1 MiB of body, and 5 s to arrive.
+// Peers are root or this process's user; others are refused. At most 512 connections are open at once; others wait. One
+// without a request is closed after 5 s. A request has at most 8 KiB of header and 1 MiB of body, and
+// 5 s to arrive.
 func (s Server) Serve(ctx context.Context, listener net.Listener) error {
 	return socketServer{s.handler(), s.report, s.Instance}.serve(ctx, listener)
 }

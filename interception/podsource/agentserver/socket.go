@@ -18,9 +18,10 @@ import (
 // Bounds of the server. A peer that is slower than that, or sends more, loses its connection.
 const (
 	maxRequestHeader = 8 << 10
-	maxConnections   = 128
+	maxConnections   = 512
 	readHeaderWithin = 2 * time.Second
 	readWithin       = 5 * time.Second
+	idleWithin       = 5 * time.Second // between two requests: a plugin reports at the end of its ADD
 	workWithin       = 5 * time.Second
 	writeWithin      = 15 * time.Second // from the end of the request's header on
 	shutDownWithin   = 2 * time.Second
@@ -39,10 +40,13 @@ type socketServer struct {
 	instance string
 }
 
-// ServeHTTP names the instance in each answer.
+// ServeHTTP names the instance in each answer. A peer that is refused loses its connection.
 func (s socketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.instance != "" {
 		w.Header().Set(InstanceHeader, s.instance)
+	}
+	if refusedPeer(r.Context()) != nil {
+		w.Header().Set("Connection", "close")
 	}
 	s.handler.ServeHTTP(w, r)
 }
@@ -67,18 +71,16 @@ func (s socketServer) serve(ctx context.Context, listener net.Listener) error {
 }
 
 func (s socketServer) server(ctx context.Context) *http.Server {
-	server := &http.Server{
+	return &http.Server{
 		Handler:     s,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, peerKey{}, podsource.CheckPeer(unwrapped(c)))
 		},
-		ReadHeaderTimeout: readHeaderWithin, ReadTimeout: readWithin, WriteTimeout: writeWithin, IdleTimeout: readWithin,
+		ReadHeaderTimeout: readHeaderWithin, ReadTimeout: readWithin, WriteTimeout: writeWithin, IdleTimeout: idleWithin,
 		MaxHeaderBytes: maxRequestHeader,
 		ErrorLog:       log.New(errorWriter{s.report}, "", 0), //nolint:forbidigo // it goes to OnError
 	}
-	server.SetKeepAlivesEnabled(false) // a plugin lives for a request or two
-	return server
 }
 
 // peerKey is where a connection's context has the error of [podsource.CheckPeer].
