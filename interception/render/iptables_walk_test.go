@@ -5,7 +5,6 @@ package render_test
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -16,7 +15,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/render"
-	"github.com/meshcni/meshcni/internal/testing/rendercheck"
+	"github.com/meshcni/meshcni/internal/testing/sample"
 )
 
 // TestIPTablesMeansThePlan compares random plans with their texts, packet by packet.
@@ -24,11 +23,8 @@ func TestIPTablesMeansThePlan(t *testing.T) {
 	t.Parallel()
 	met := 0
 	for seed := range uint64(60) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		plan, err := rendercheck.RandomPlan(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		choose := sample.Seeded(seed)
+		plan := sample.Rules(choose, "mesh-test")
 		for _, family := range []interception.Family{interception.IPv4, interception.IPv6} {
 			text, err := render.IPTablesRestore(plan, family)
 			if err != nil {
@@ -36,7 +32,7 @@ func TestIPTablesMeansThePlan(t *testing.T) {
 			}
 			x := readIPTables(t, plan, string(text))
 			for range 100 {
-				sent := randomPacket(r, family)
+				sent := randomPacket(choose, family)
 				for table := range plan.Tables() {
 					for _, hook := range table.Kind.Hooks() {
 						want, got := walkPlan(plan, table, hook, sent), x.walk(t, table.Kind, hook, sent)
@@ -68,26 +64,21 @@ type packet struct {
 	direction      interception.Direction
 }
 
-func randomPacket(r *rand.Rand, family interception.Family) packet {
-	address := func() netip.Addr {
-		bytes := [16]byte{[]byte{0, 10, 255}[r.IntN(3)], byte(r.IntN(4) << 6), byte(r.IntN(2)), byte(r.IntN(256)), 15: byte(r.IntN(256))}
-		if family == interception.IPv4 {
-			return netip.AddrFrom4([4]byte(bytes[:4]))
-		}
-		return netip.AddrFrom16(bytes)
+func randomPacket(c sample.Choices, family interception.Family) packet {
+	number := func() int { return sample.Pick(c, 0, 80, sample.Application, sample.Proxy, 8080, 60000) + c(12) }
+	link := func() interception.Interface {
+		return sample.Pick[interception.Interface](c, "lo", "eth0", "eth1", "eth01", "net1.4000", "fourteen-letts")
 	}
-	number := func() int { return []int{0, 80, 1337, 60000}[r.IntN(4)] + r.IntN(12) }
-	names := []interception.Interface{"lo", "eth0", "eth1", "eth01", "net1.4000", "fourteen-letts"}
 	p := packet{
-		src: address(), dst: address(), in: names[r.IntN(6)], out: names[r.IntN(6)],
-		protocol: []interception.Protocol{interception.ProtocolTCP, interception.ProtocolUDP, 1}[r.IntN(3)],
+		src: sample.Address(c, family), dst: sample.Address(c, family), in: link(), out: link(),
+		protocol: sample.Pick(c, interception.ProtocolTCP, interception.ProtocolUDP, 1),
 		sport:    interception.Port(number()), dport: interception.Port(number()),
-		flags:  interception.TCPFlag([]int{2, 16, r.IntN(64)}[r.IntN(3)]),
-		socket: r.IntN(4) > 0, uid: uint32(number()), gid: uint32(number()),
-		mark: interception.Mark(r.Uint32N(2)), connmark: interception.Mark(r.Uint32N(2)), state: 1 << r.IntN(5),
+		flags:  interception.TCPFlag(sample.Pick(c, 2, 16, c(64))),
+		socket: c(4) > 0, uid: uint32(number()), gid: uint32(number()),
+		mark: interception.Mark(c(2)), connmark: interception.Mark(c(2)), state: 1 << c(5),
 	}
 	if p.state != interception.StateInvalid && p.state != interception.StateUntracked {
-		p.direction = interception.Direction(1 + r.IntN(2))
+		p.direction = interception.Direction(1 + c(2))
 	}
 	return p
 }

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rendercheck generates random plans with every feature of a plan ([RandomPlan]), for tests
-// of their renderings.
-//
-// Its own tests load the output of package interception/render with the real tools, nft and both
-// flavours of iptables, also for plans from fuzzing ([PlanOf]). They need namespaces; the tests of
-// render itself run anywhere.
+// Package rendercheck loads the output of package interception/render with the real tools, nft and
+// both flavours of iptables: that of the goldens, of random plans, and of plans from fuzzing. It is
+// all tests, apart from render's own because they need namespaces: those of render run anywhere.
 package rendercheck

@@ -4,7 +4,6 @@ package rendercheck_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -15,7 +14,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/testing/golden"
-	"github.com/meshcni/meshcni/internal/testing/rendercheck"
+	"github.com/meshcni/meshcni/internal/testing/sample"
 )
 
 // check loads a plan's texts with every tool, and compares the rules with what the tools list.
@@ -210,10 +209,7 @@ func TestRandomPlans(t *testing.T) {
 	t.Parallel()
 	plans := 0
 	for seed := uint64(0); plans < 25; seed++ {
-		plan, err := rendercheck.RandomPlan(rand.New(rand.NewPCG(seed, 0)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := sample.Rules(sample.Seeded(seed), "mesh-test")
 		if largestTable(t, plan) > mostRules {
 			continue
 		}

@@ -5,29 +5,66 @@ package sample
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Plan returns a valid plan of some tables, with all of their hooks and kinds of rules.
+// Plan returns a valid plan of some tables, with all of their hooks and kinds of rules, and with
+// everything else that decides about the packets of [World].
 func Plan(c Choices, owner interception.Owner, kinds ...interception.TableKind) *interception.Plan {
-	plan := &interception.Plan{Owner: owner, Objects: []interception.Object{
-		interception.Set{Name: "four", Family: interception.IPv4, Members: Prefixes(c, interception.IPv4), Why: "why"},
-		interception.Set{Name: "six", Family: interception.IPv6, Members: Prefixes(c, interception.IPv6), Why: "why"},
-		interception.Set{Name: "live", Family: interception.IPv4, Live: true, Why: "why"},
+	g := NewGenerator(c)
+	live := interception.Set{Name: "live", Family: interception.IPv4, Live: true, Why: "why"}
+	g.sets = append(g.sets, interception.SetRef{Name: live.Name, Family: live.Family})
+	g.offsets = []int32{0, 0, 0, -5, 5, -160, 160}
+	plan := g.rules(owner, kinds)
+	bit := interception.MarkBits{Value: 1, Mask: 3}
+	plan.Objects = append([]interception.Object{
+		live,
 		interception.Route{
 			ID: "route.v4", Type: interception.RouteLocal, Destination: netip.MustParsePrefix("0.0.0.0/0"), Device: "lo", Table: 133, Why: "why",
 		},
 		interception.Route{
 			ID: "route.v6", Type: interception.RouteLocal, Destination: netip.MustParsePrefix("::/0"), Device: "lo", Table: 133, Why: "why",
 		},
-		interception.PolicyRule{ID: "rule.v4", Family: interception.IPv4, Mark: whole(1), Table: 133, Priority: 1, Why: "why"},
-		interception.PolicyRule{ID: "rule.v6", Family: interception.IPv6, Mark: marked(1, 3), Table: 133, Priority: 1, Why: "why"},
-	}}
+		interception.PolicyRule{
+			ID: "rule.v4", Family: interception.IPv4, Mark: interception.WholeMark(1), Table: 133, Priority: 1, Why: "why",
+		},
+		interception.PolicyRule{ID: "rule.v6", Family: interception.IPv6, Mark: bit, Table: 133, Priority: 1, Why: "why"},
+	}, plan.Objects...)
+	return plan
+}
+
+// Rules returns a valid plan of all tables, with all kinds of rules, that every renderer can express:
+// it has nothing but tables and fixed sets, and its entries have no offsets.
+func Rules(c Choices, owner interception.Owner) *interception.Plan {
+	return NewGenerator(c).rules(owner, interception.TableKinds())
+}
+
+// Generator makes parts of a plan.
+type Generator struct {
+	Choices
+	sets    []interception.SetRef
+	offsets []int32 // of entries
+}
+
+// NewGenerator returns a generator whose plans have the sets "four" and "six".
+func NewGenerator(c Choices) Generator {
+	sets := []interception.SetRef{{Name: "four", Family: interception.IPv4}, {Name: "six", Family: interception.IPv6}}
+	return Generator{c, sets, []int32{0}}
+}
+
+// rules returns a plan of the fixed sets and tables.
+func (g Generator) rules(owner interception.Owner, kinds []interception.TableKind) *interception.Plan {
+	plan := &interception.Plan{Owner: owner}
+	for _, ref := range g.sets[:2] {
+		members := Prefixes(g.Choices, ref.Family).Union(Prefixes(g.Choices, ref.Family))
+		plan.Objects = append(plan.Objects, interception.Set{Name: ref.Name, Family: ref.Family, Members: members, Why: "why"})
+	}
 	for _, kind := range kinds {
 		table := interception.Table{Kind: kind}
-		for _, hook := range subset(c, kind.Hooks()...) {
-			addChains(c, &table, hook)
+		for _, hook := range subset(g.Choices, kind.Hooks()...) {
+			g.addChains(&table, hook)
 		}
 		plan.Objects = append(plan.Objects, table)
 	}
@@ -36,142 +73,176 @@ func Plan(c Choices, owner interception.Owner, kinds ...interception.TableKind) 
 
 // addChains adds one to three chains that are reached from the hook: by an entry or by a jump from
 // the previous chain.
-func addChains(c Choices, table *interception.Table, hook interception.Hook) {
+func (g Generator) addChains(table *interception.Table, hook interception.Hook) {
 	first := len(table.Chains)
-	for i := range 1 + c(3) {
+	for i := range 1 + g.Choices(3) {
 		chain := interception.Chain{Name: interception.ChainName(fmt.Sprintf("%s-%d", hook.String()[:5], i))}
-		for j := range c(4) {
+		for j := range g.Choices(4) {
 			id := interception.RuleID(fmt.Sprintf("%s.%s.%d", table.Kind, chain.Name, j))
-			match := randomMatch(c, table.Kind, hook)
-			chain.Rules = append(chain.Rules, interception.Rule{ID: id, Match: match, Action: randomAction(c, table.Kind, hook, match), Why: "why"})
+			match := g.Match(table.Kind, hook)
+			chain.Rules = append(chain.Rules, interception.Rule{ID: id, Match: match, Action: g.action(table.Kind, hook, match), Why: "why"})
 		}
 		if i > 0 {
 			caller := &table.Chains[first+i-1]
 			id := interception.RuleID(fmt.Sprintf("%s.%s.jump", table.Kind, caller.Name))
 			jump := interception.Jump{Chain: chain.Name}
-			caller.Rules = append(caller.Rules, interception.Rule{ID: id, Match: randomMatch(c, table.Kind, hook), Action: jump, Why: "why"})
+			caller.Rules = append(caller.Rules, interception.Rule{ID: id, Match: g.Match(table.Kind, hook), Action: jump, Why: "why"})
 		}
 		table.Chains = append(table.Chains, chain)
 	}
 	for i, chain := range table.Chains[first:] {
-		if i > 0 && c(3) > 0 {
+		if i > 0 && g.Choices(3) > 0 {
 			continue
 		}
 		id := interception.RuleID(fmt.Sprintf("%s.%s.%s", table.Kind, hook, chain.Name))
-		match := randomMatch(c, table.Kind, hook)
-		offset := Pick[int32](c, 0, 0, 0, -5, 5, -160, 160)
-		table.Entries = append(table.Entries, interception.Entry{ID: id, Hook: hook, Offset: offset, Match: match, Chain: chain.Name, Why: "why"})
+		offset := Pick(g.Choices, g.offsets...)
+		table.Entries = append(table.Entries, interception.Entry{
+			ID: id, Hook: hook, Offset: offset, Match: g.Match(table.Kind, hook), Chain: chain.Name, Why: "why",
+		})
 	}
 }
 
-func randomAction(c Choices, kind interception.TableKind, hook interception.Hook, match interception.Match) interception.Action {
-	if c(3) == 0 {
-		return Pick[interception.Action](c, interception.Return{}, interception.Accept{}, interception.Log{Prefix: "seen"})
+// action returns an action that the table, the hook and the match allow.
+func (g Generator) action(kind interception.TableKind, hook interception.Hook, match interception.Match) interception.Action {
+	actions := []interception.Action{
+		interception.Accept{}, interception.Return{}, interception.Return{}, interception.Log{Prefix: Pick(g.Choices, "-", "a (random) prefix, a.b/c:")},
 	}
-	mark := Pick(c, whole(1), whole(2), marked(1, 1), marked(0, 1))
-	switch kind {
+	if kind != interception.NAT {
+		actions = append(actions, interception.Drop{})
+	}
+	switch mark, mask := g.Mark(), interception.Mark(g.Choices(3)*0xff); kind {
 	case interception.Raw:
-		return Pick[interception.Action](c, interception.Drop{}, interception.NoTrack{}, interception.SetZone{Zone: 1}, interception.SetZone{})
+		actions = append(actions, interception.NoTrack{}, interception.SetZone{Zone: 1}, interception.SetZone{})
 	case interception.Mangle:
-		if hook == interception.Prerouting && match.L4.Protocol() != interception.AnyProtocol && c(2) == 0 {
-			return interception.TProxyTo{Port: Pick[interception.Port](c, 15001, 15006), Mark: mark}
+		actions = append(actions, interception.SetMark{Mark: mark}, interception.SetMark{Mark: mark}, interception.SaveMark{Mask: mask},
+			interception.SaveMark{}, interception.RestoreMark{Mask: mask}, interception.SetConnMark{Mark: mark})
+		if hook == interception.Prerouting && match.L4.Protocol() != interception.AnyProtocol {
+			proxy := interception.TProxyTo{Port: Pick[interception.Port](g.Choices, 15001, 15006), Mark: mark}
+			actions = append(actions, proxy, proxy, proxy, proxy)
 		}
-		return Pick[interception.Action](c, interception.Drop{}, interception.SetMark{Mark: mark}, interception.SetMark{Mark: mark},
-			interception.SaveMark{}, interception.SaveMark{Mask: 2}, interception.RestoreMark{}, interception.SetConnMark{Mark: mark})
 	case interception.NAT:
-		return randomTranslation(c, hook, match)
+		for range 4 {
+			actions = append(actions, g.translations(hook, match)...)
+		}
 	case interception.Filter:
+		actions = append(actions, interception.Reject{}, interception.Reject{})
 	}
-	return Pick[interception.Action](c, interception.Drop{}, interception.Reject{}, interception.Accept{})
+	return Pick(g.Choices, actions...)
 }
 
-// randomTranslation returns a translation that the match allows, or Return if it allows none.
-func randomTranslation(c Choices, hook interception.Hook, match interception.Match) interception.Action {
+// translations returns those that the hook and the match allow.
+func (g Generator) translations(hook interception.Hook, match interception.Match) []interception.Action {
 	source := hook == interception.Input || hook == interception.Postrouting
-	transport := match.L4.Protocol() != interception.AnyProtocol
-	if !source && transport && c(2) == 0 {
-		return interception.RedirectTo{Port: Pick[interception.Port](c, 15001, 15006)}
+	port := interception.Port(0)
+	var allowed []interception.Action
+	if match.L4.Protocol() != interception.AnyProtocol {
+		port = Pick[interception.Port](g.Choices, 0, 8080)
+		if !source {
+			allowed = append(allowed, interception.RedirectTo{Port: Pick[interception.Port](g.Choices, 15001, 15006)})
+		}
 	}
-	family := match.EffectiveFamily()
-	if family == interception.BothFamilies {
-		return interception.Return{}
+	if family := match.EffectiveFamily(); family != interception.BothFamilies {
+		addr := netip.MustParseAddr(Pick(g.Choices, destinations(family)...))
+		if source {
+			return append(allowed, interception.SNATTo{Addr: addr, Port: port})
+		}
+		allowed = append(allowed, interception.DNATTo{Addr: addr, Port: port})
 	}
-	addr, port := netip.MustParseAddr(Pick(c, destinations(family)...)), interception.Port(0)
-	if transport {
-		port = Pick[interception.Port](c, 0, 8080)
-	}
-	if source {
-		return interception.SNATTo{Addr: addr, Port: port}
-	}
-	return interception.DNATTo{Addr: addr, Port: port}
+	return allowed
 }
 
-// randomMatch returns a match that the table and the hook allow, more often wide than narrow.
-func randomMatch(c Choices, kind interception.TableKind, hook interception.Hook) interception.Match {
-	match := interception.Match{L4: randomL4(c)}
-	links := condition(c, interception.Interfaces(Pick[interception.Interface](c, "lo", "eth0", "eth*")))
-	switch c(9) {
-	case 0, 1:
-		match.Family = Pick(c, interception.IPv4, interception.IPv6)
+// Match returns a match that sometimes has each of the conditions known in the table and the hook.
+func (g Generator) Match(kind interception.TableKind, hook interception.Hook) interception.Match {
+	var m interception.Match
+	family := Pick(g.Choices, interception.IPv4, interception.IPv6)
+	if g.Choices(2) == 0 {
+		m.L4 = g.L4()
+	}
+	g.sometimes(func() { m.Family = family })
+	g.sometimes(func() { m.Src = condition(g.Choices, Prefixes(g.Choices, family)) })
+	g.sometimes(func() { m.Dst = condition(g.Choices, Prefixes(g.Choices, family)) })
+	sets := slices.DeleteFunc(slices.Clone(g.sets), func(s interception.SetRef) bool { return s.Family != family })
+	g.sometimes(func() { m.SrcSet = condition(g.Choices, Pick(g.Choices, sets...)) })
+	g.sometimes(func() { m.DstSet = condition(g.Choices, Pick(g.Choices, sets...)) })
+	g.sometimes(func() { m.Mark = condition(g.Choices, g.Mark()) })
+	if kind != interception.Raw { // which comes before connection tracking
+		g.sometimes(func() { m.ConnMark = condition(g.Choices, g.Mark()) })
+		g.sometimes(func() { m.State = condition(g.Choices, interception.ConnState(1+g.Choices(31))) })
+		g.sometimes(func() { m.Direction = Pick(g.Choices, interception.DirectionOriginal, interception.DirectionReply) })
+	}
+	if hook <= interception.Forward {
+		g.sometimes(func() { m.In = condition(g.Choices, g.links()) })
+	}
+	if hook >= interception.Forward {
+		g.sometimes(func() { m.Out = condition(g.Choices, g.links()) })
+	}
+	if hook > interception.Forward {
+		g.sometimes(func() { m.UID = condition(g.Choices, interception.UIDs(numbers[interception.UID](g.Choices, 4)...)) })
+		g.sometimes(func() {
+			m.GID = condition(g.Choices, interception.GIDs(numbers[interception.GID](g.Choices, Pick(g.Choices, 2, 30))...))
+		})
+	}
+	return m
+}
+
+func (g Generator) sometimes(do func()) {
+	if g.Choices(10) == 0 {
+		do()
+	}
+}
+
+// Mark returns a mark that random packets may have, or any.
+func (g Generator) Mark() interception.MarkBits {
+	mask := Pick[interception.Mark](g.Choices, 1, 0xff, 0xff00, 0xffffffff)
+	return interception.MarkBits{Value: interception.Mark(Pick(g.Choices, 0, 1, 2, g.Choices(1<<31-1))) & mask, Mask: mask}
+}
+
+func (g Generator) links() interception.InterfaceSet {
+	names := subset[interception.Interface](g.Choices, "lo", "eth0", "eth*", "eth0*", "net1.4000", "fourteen-lett*")
+	return interception.Interfaces(append(names[:min(len(names), 2)], Pick[interception.Interface](g.Choices, "lo", "eth0"))...)
+}
+
+// L4 returns a protocol, usually with further conditions.
+func (g Generator) L4() interception.L4 {
+	l := interception.TCP()
+	switch g.Choices(6) {
+	case 0, 3:
+		l = interception.UDP()
+	case 1:
+		l = l.Flags(interception.Opening())
 	case 2:
-		match.Dst = condition(c, Prefixes(c, Pick(c, interception.IPv4, interception.IPv6)))
+		l = l.NotFlags(Pick(g.Choices, interception.Opening(), interception.TCPFlags{Mask: interception.FlagRST | interception.FlagPSH}))
+	}
+	switch ports := g.ports(); g.Choices(10) {
+	case 0:
+		l = l.To(ports)
+	case 1:
+		l = l.NotTo(ports)
+	case 2:
+		l = l.From(ports)
 	case 3:
-		match.SrcSet = condition(c, Pick(c,
-			interception.SetRef{Name: "four", Family: interception.IPv4}, interception.SetRef{Name: "six", Family: interception.IPv6},
-			interception.SetRef{Name: "live", Family: interception.IPv4}))
+		l = l.NotFrom(ports).To(g.ports())
 	case 4:
-		if hook == interception.Prerouting || hook == interception.Input {
-			match.In = links
-		} else {
-			match.Out = links
-		}
-	case 5:
-		if hook == interception.Output || hook == interception.Postrouting {
-			match.UID = condition(c, interception.UIDs(Pick[interception.UID](c, Application, Proxy)))
-		}
-	case 6:
-		match.Mark = condition(c, Pick(c, whole(0), whole(1), marked(1, 1)))
-	default:
-		trackingMatch(c, kind, &match)
+		l = l.From(ports).NotTo(g.ports())
 	}
-	return match
+	return l
 }
 
-// trackingMatch adds conditions that are known only after connection tracking.
-func trackingMatch(c Choices, kind interception.TableKind, match *interception.Match) {
-	if kind == interception.Raw {
-		return
+func (g Generator) ports() interception.PortSet {
+	if g.Choices(20) == 1 {
+		return interception.AllPorts()
 	}
-	switch c(3) {
-	case 0:
-		match.ConnMark = condition(c, Pick(c, whole(0), whole(1), marked(1, 1)))
-	case 1:
-		match.State = condition(c, Pick(c,
-			interception.StateNew, interception.StateInvalid|interception.StateUntracked, interception.StateEstablished))
-	default:
-		match.Direction = Pick(c, interception.DirectionOriginal, interception.DirectionReply)
-	}
+	return interception.Ports(numbers[interception.Port](g.Choices, Pick(g.Choices, 1, 4, 40, 400))...)
 }
 
-func whole(value interception.Mark) interception.MarkBits { return interception.WholeMark(value) }
-
-func marked(value, mask interception.Mark) interception.MarkBits {
-	return interception.MarkBits{Value: value, Mask: mask}
-}
-
-func randomL4(c Choices) interception.L4 {
-	l4 := Pick(c, interception.L4{}, interception.TCP(), interception.UDP(), interception.TCP().To(interception.Ports(80, 8080)))
-	switch protocol := l4.Protocol(); c(6) {
-	case 0:
-		if protocol != interception.AnyProtocol {
-			return l4.NotTo(interception.Ports(443))
-		}
-	case 1:
-		if protocol == interception.ProtocolTCP {
-			return Pick(c, l4.Flags(interception.Opening()), l4.NotFlags(interception.Opening()))
-		}
+// numbers returns ascending numbers, some of them neighbours, and some at an end. Ids are small:
+// tests have no others.
+func numbers[N ~uint16 | ~uint32](c Choices, most int) []N {
+	list := []N{Pick[N](c, 0, 80, Application, Proxy, 8080, 60000)}
+	for range c(most) {
+		list = append(list, list[len(list)-1]+N(1+c(3)))
 	}
-	return l4
+	return list
 }
 
 // condition returns Is or Not.
@@ -187,12 +258,18 @@ func destinations(family interception.Family) []string {
 	return []string{"::1", "::6", "fd00:10:244::2", "fd00:10:244::9", "2001:db8::1", "2001:db8:1::1"}
 }
 
+// Address returns a destination, or an address near one.
+func Address(c Choices, family interception.Family) netip.Addr {
+	addr := netip.MustParseAddr(Pick(c, destinations(family)...))
+	return Pick(c, addr, addr, addr.Next(), addr.Prev())
+}
+
 // Prefixes returns at least one prefix, all of one family.
 func Prefixes(c Choices, family interception.Family) interception.PrefixSet {
 	var prefixes []netip.Prefix
 	for range 1 + c(3) {
-		addr := netip.MustParseAddr(Pick(c, destinations(family)...))
-		prefixes = append(prefixes, netip.PrefixFrom(addr, Pick(c, 8, 24, addr.BitLen())))
+		addr := Address(c, family)
+		prefixes = append(prefixes, netip.PrefixFrom(addr, Pick(c, 8, 24, addr.BitLen(), c(addr.BitLen()+1))))
 	}
 	return interception.Prefixes(prefixes...)
 }

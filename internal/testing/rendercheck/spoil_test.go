@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rendercheck
+package rendercheck_test
 
 import (
 	"hash/fnv"
@@ -9,7 +9,11 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/testing/sample"
 )
+
+// planner generates parts of a plan, valid or not.
+type planner struct{ sample.Generator }
 
 // spoil changes a part of a plan to an invalid or a borderline value.
 func spoil(p planner, plan *interception.Plan) {
@@ -17,14 +21,14 @@ func spoil(p planner, plan *interception.Plan) {
 		func(p planner, plan *interception.Plan) { plan.Owner = interception.Owner(p.name(13)) },
 		spoilTable, spoilEntry, spoilChain, spoilChain, spoilRule, spoilRule, spoilRule, spoilSet, addObject,
 	}
-	changes[p.IntN(len(changes))](p, plan)
+	changes[p.Choices(len(changes))](p, plan)
 }
 
-// anyTable changes a random table of the plan, on a copy of the table's content.
+// anyTable changes a random table of the plan that has a chain, on a copy of the table's content.
 func anyTable(p planner, plan *interception.Plan, change func(t *interception.Table)) {
-	at := p.IntN(len(plan.Objects))
+	at := p.Choices(len(plan.Objects))
 	for i := range plan.Objects {
-		if t, ok := plan.Objects[(at+i)%len(plan.Objects)].(interception.Table); ok {
+		if t, ok := plan.Objects[(at+i)%len(plan.Objects)].(interception.Table); ok && len(t.Entries) > 0 {
 			change(&t)
 			plan.Objects[(at+i)%len(plan.Objects)] = t
 			return
@@ -34,9 +38,9 @@ func anyTable(p planner, plan *interception.Plan, change func(t *interception.Ta
 
 func spoilTable(p planner, plan *interception.Plan) {
 	anyTable(p, plan, func(t *interception.Table) {
-		switch p.IntN(3) {
+		switch p.Choices(3) {
 		case 0:
-			t.Kind = interception.TableKind(p.IntN(6))
+			t.Kind = interception.TableKind(p.Choices(6))
 		case 1:
 			plan.Objects = append(plan.Objects, *t)
 		case 2:
@@ -47,10 +51,10 @@ func spoilTable(p planner, plan *interception.Plan) {
 
 func spoilEntry(p planner, plan *interception.Plan) {
 	anyTable(p, plan, func(t *interception.Table) {
-		e := &t.Entries[p.IntN(len(t.Entries))]
-		switch p.IntN(6) {
+		e := &t.Entries[p.Choices(len(t.Entries))]
+		switch p.Choices(6) {
 		case 0:
-			e.Hook = interception.Hook(p.IntN(7))
+			e.Hook = interception.Hook(p.Choices(7))
 		case 1:
 			e.Why = p.prose(76)
 		case 2:
@@ -58,7 +62,7 @@ func spoilEntry(p planner, plan *interception.Plan) {
 		case 3:
 			e.Chain = interception.ChainName(p.name(14))
 		case 4:
-			e.Offset = int32(p.IntN(601) - 300)
+			e.Offset = int32(p.Choices(601) - 300)
 		case 5:
 			e.Match = p.wildMatch()
 		}
@@ -68,8 +72,8 @@ func spoilEntry(p planner, plan *interception.Plan) {
 // spoilChain renames a chain, and usually also its name in the jumps to it.
 func spoilChain(p planner, plan *interception.Plan) {
 	anyTable(p, plan, func(t *interception.Table) {
-		c := &t.Chains[p.IntN(len(t.Chains))]
-		before, after, told := c.Name, interception.ChainName(p.name(14)), p.IntN(4) > 0
+		c := &t.Chains[p.Choices(len(t.Chains))]
+		before, after, told := c.Name, interception.ChainName(p.name(14)), p.Choices(4) > 0
 		c.Name = after
 		for i := range t.Entries {
 			if told && t.Entries[i].Chain == before {
@@ -88,12 +92,12 @@ func spoilChain(p planner, plan *interception.Plan) {
 
 func spoilRule(p planner, plan *interception.Plan) {
 	anyTable(p, plan, func(t *interception.Table) {
-		c := &t.Chains[p.IntN(len(t.Chains))]
+		c := &t.Chains[p.Choices(len(t.Chains))]
 		if len(c.Rules) == 0 {
 			return
 		}
-		r := &c.Rules[p.IntN(len(c.Rules))]
-		switch p.IntN(6) {
+		r := &c.Rules[p.Choices(len(c.Rules))]
+		switch p.Choices(6) {
 		case 0:
 			r.ID = interception.RuleID(p.name(40))
 		case 1:
@@ -103,9 +107,9 @@ func spoilRule(p planner, plan *interception.Plan) {
 		case 3:
 			r.Match = p.wildMatch()
 		case 4:
-			r.Match.L4 = p.transport()
+			r.Match.L4 = p.L4()
 		case 5:
-			r.Match.In = randomly(p, interception.Interfaces(interception.Interface(p.name(15)), "lo"))
+			r.Match.In = interception.Is(interception.Interfaces(interception.Interface(p.name(15)), "lo"))
 		}
 	})
 }
@@ -116,7 +120,7 @@ func spoilSet(p planner, plan *interception.Plan) {
 		if !ok {
 			continue
 		}
-		switch p.IntN(4) {
+		switch p.Choices(4) {
 		case 0:
 			set.Name = interception.SetName(p.name(28))
 		case 1:
@@ -124,7 +128,7 @@ func spoilSet(p planner, plan *interception.Plan) {
 		case 2:
 			set.Live = true
 		case 3:
-			set.Members = p.prefixes(p.family(), p.IntN(40))
+			set.Members = sample.Prefixes(p.Choices, p.family())
 		}
 		plan.Objects[i] = set
 		return
@@ -134,38 +138,38 @@ func spoilSet(p planner, plan *interception.Plan) {
 // addObject adds valid and invalid objects that the texts cannot express.
 func addObject(p planner, plan *interception.Plan) {
 	device, why := interception.Interface(p.name(15)), p.prose(76)
-	prefix := p.prefixes(p.family(), 1).Prefixes()[0]
+	prefix := sample.Prefixes(p.Choices, p.family()).Prefixes()[0]
 	objects := []interception.Object{
 		nil,
 		interception.Link{ID: "link", Name: device, Why: why},
 		interception.Address{ID: "address", Device: device, Prefix: prefix, Why: why},
-		interception.Sysctl{ID: "sysctl", Key: "ipv4/conf/" + p.name(15) + "/forwarding", Value: p.IntN(3), Why: why},
+		interception.Sysctl{ID: "sysctl", Key: "ipv4/conf/" + p.name(15) + "/forwarding", Value: p.Choices(3), Why: why},
 		interception.Route{ID: "route", Destination: prefix, Device: device, Why: why},
-		interception.PolicyRule{ID: "policy", Family: p.family(), Mark: p.mark(), Table: interception.RoutingTable(p.IntN(3)), Priority: 1, Why: why},
+		interception.PolicyRule{ID: "policy", Family: p.family(), Mark: p.Mark(), Table: interception.RoutingTable(p.Choices(3)), Priority: 1, Why: why},
 	}
-	plan.Objects = append([]interception.Object{objects[p.IntN(len(objects))]}, plan.Objects...)
+	plan.Objects = append([]interception.Object{objects[p.Choices(len(objects))]}, plan.Objects...)
 }
 
 // wildMatch returns a match for any table and hook, which may contradict itself.
 func (p planner) wildMatch() interception.Match {
-	m := p.match(interception.TableKinds()[p.IntN(4)], interception.Hooks()[p.IntN(5)])
-	switch p.IntN(6) {
+	m := p.Match(interception.TableKinds()[p.Choices(4)], interception.Hooks()[p.Choices(5)])
+	switch p.Choices(6) {
 	case 0:
 		m.L4 = interception.TCP().To(interception.PortSet{})
 	case 1:
-		m.Dst = interception.Not(p.prefixes(interception.IPv4, 1).Union(p.prefixes(interception.IPv6, 1)))
+		m.Dst = interception.Not(sample.Prefixes(p.Choices, interception.IPv4).Union(sample.Prefixes(p.Choices, interception.IPv6)))
 	case 2:
 		m.Mark = interception.Is(interception.MarkBits{Value: 3, Mask: 1})
 	case 3:
-		m.SrcSet = interception.Is(interception.SetRef{Name: "set-0", Family: p.family()})
+		m.SrcSet = interception.Is(interception.SetRef{Name: "four", Family: p.family()})
 	}
 	return m
 }
 
 // wildAction returns any action, whether or not the table allows it.
 func (p planner) wildAction(t interception.Table) interception.Action {
-	address := netip.AddrFrom4([4]byte{byte(p.IntN(256)), 0, 0, byte(p.IntN(2))})
-	port := interception.Port(p.IntN(3))
+	address := netip.AddrFrom4([4]byte{byte(p.Choices(256)), 0, 0, byte(p.Choices(2))})
+	port := interception.Port(p.Choices(3))
 	actions := []interception.Action{
 		nil,
 		interception.Accept{},
@@ -174,20 +178,20 @@ func (p planner) wildAction(t interception.Table) interception.Action {
 		interception.Reject{},
 		interception.NoTrack{},
 		interception.Opaque{Text: "accept"},
-		interception.Jump{Chain: t.Chains[p.IntN(len(t.Chains))].Name},
+		interception.Jump{Chain: t.Chains[p.Choices(len(t.Chains))].Name},
 		interception.Jump{Chain: interception.ChainName(p.name(14))},
 		interception.Log{Prefix: p.prose(29)},
 		interception.RedirectTo{Port: port},
 		interception.DNATTo{Addr: address, Port: port},
 		interception.SNATTo{Addr: address, Port: port},
-		interception.TProxyTo{Port: port, Mark: p.mark()},
-		interception.SetMark{Mark: p.mark()},
+		interception.TProxyTo{Port: port, Mark: p.Mark()},
+		interception.SetMark{Mark: p.Mark()},
 		interception.SetConnMark{Mark: interception.MarkBits{Value: 3, Mask: 1}},
-		interception.SaveMark{Mask: interception.Mark(p.Uint32())},
-		interception.RestoreMark{Mask: interception.Mark(p.Uint32())},
-		interception.SetZone{Zone: uint16(p.Uint32())},
+		interception.SaveMark{Mask: interception.Mark(p.Choices(1<<31 - 1))},
+		interception.RestoreMark{Mask: interception.Mark(p.Choices(1<<31 - 1))},
+		interception.SetZone{Zone: uint16(p.Choices(1<<31 - 1))},
 	}
-	return actions[p.IntN(len(actions))]
+	return actions[p.Choices(len(actions))]
 }
 
 // name returns a name up to a maximum length, often of exactly that length, a word of nft's
@@ -195,19 +199,19 @@ func (p planner) wildAction(t interception.Table) interception.Action {
 func (p planner) name(most int) string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	words := []string{"accept", "jump", "table", "set", "ip", "tcp", "redirect", "mark", "dport", "x"}
-	switch p.IntN(5) {
+	switch p.Choices(5) {
 	case 0:
 		return p.bad(most)
 	case 1:
-		return words[p.IntN(len(words))]
+		return words[p.Choices(len(words))]
 	case 2:
-		return words[p.IntN(len(words))] + "-" + words[p.IntN(len(words))]
+		return words[p.Choices(len(words))] + "-" + words[p.Choices(len(words))]
 	}
-	length := []int{most, most, most + 1, 1 + p.IntN(most)}[p.IntN(4)]
+	length := []int{most, most, most + 1, 1 + p.Choices(most)}[p.Choices(4)]
 	var b strings.Builder
-	b.WriteByte(letters[p.IntN(26)])
+	b.WriteByte(letters[p.Choices(26)])
 	for b.Len() < length {
-		b.WriteString([]string{string(letters[p.IntN(len(letters))]), "-", "."}[max(0, p.IntN(12)-9)])
+		b.WriteString([]string{string(letters[p.Choices(len(letters))]), "-", "."}[max(0, p.Choices(12)-9)])
 	}
 	return b.String()[:length]
 }
@@ -215,14 +219,14 @@ func (p planner) name(most int) string {
 // prose returns a reason up to a maximum length, often of exactly that length, or with invalid
 // characters.
 func (p planner) prose(most int) string {
-	if p.IntN(4) == 0 {
+	if p.Choices(4) == 0 {
 		return p.bad(most)
 	}
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:()/-"
-	length := []int{most, most, most + 1, 1 + p.IntN(most)}[p.IntN(4)]
+	length := []int{most, most, most + 1, 1 + p.Choices(most)}[p.Choices(4)]
 	var b strings.Builder
 	for b.Len() < length {
-		b.WriteByte(letters[p.IntN(len(letters))])
+		b.WriteByte(letters[p.Choices(len(letters))])
 	}
 	return b.String()
 }
@@ -231,27 +235,28 @@ func (p planner) prose(most int) string {
 func (p planner) bad(most int) string {
 	parts := []string{"\"", "\n", "}", ";", "\\", "'", "#", "$(id)", "\x00", "é", "\t", "%s", "a", "", " -j ACCEPT", "COMMIT"}
 	var b strings.Builder
-	for range 1 + p.IntN(4) {
-		b.WriteString(parts[p.IntN(len(parts))])
+	for range 1 + p.Choices(4) {
+		b.WriteString(parts[p.Choices(len(parts))])
 	}
-	return strings.Repeat("a", p.IntN(most)) + b.String()
+	return strings.Repeat("a", p.Choices(most)) + b.String()
 }
 
-// PlanOf returns the plan that bytes describe: a random one in which each byte decides a choice,
+func (p planner) family() interception.Family {
+	return sample.Pick(p.Choices, interception.IPv4, interception.IPv6)
+}
+
+// planOf returns the plan that bytes describe: a random one in which each byte decides a choice,
 // spoilt in places, so that it may be valid or not. It is for fuzzing.
-func PlanOf(data []byte) (*interception.Plan, error) {
+func planOf(data []byte) *interception.Plan {
 	hash := fnv.New64a()
 	_, _ = hash.Write(data)
 	r := rand.New(&byteSource{data, rand.NewPCG(hash.Sum64(), 0)})
 	spoils := r.IntN(4)
-	plan, err := RandomPlan(r)
-	if err != nil {
-		return nil, err
-	}
+	plan := sample.Rules(r.IntN, "mesh-test")
 	for range spoils {
-		spoil(planner{Rand: r}, plan)
+		spoil(planner{sample.NewGenerator(r.IntN)}, plan)
 	}
-	return plan, nil
+	return plan
 }
 
 // byteSource takes the highest bits of its numbers, which decide small choices, from bytes, and

@@ -1,37 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rendercheck_test
+package sample_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/testing/rendercheck"
+	"github.com/meshcni/meshcni/internal/testing/sample"
 )
 
-// TestRandomPlansComplete checks that random plans have every condition, as it is and negated, and
+// TestRulesComplete checks that random plans have every condition, as it is and negated, and
 // every action.
-func TestRandomPlansComplete(t *testing.T) {
+func TestRulesComplete(t *testing.T) {
 	t.Parallel()
 	conditions, actions := map[string]bool{}, map[string]bool{}
 	for seed := range uint64(100) {
-		plan, err := rendercheck.RandomPlan(rand.New(rand.NewPCG(seed, 0)))
-		if err != nil {
+		plan := sample.Rules(sample.Seeded(seed), "mesh-test")
+		if err := plan.Validate(); err != nil {
 			t.Fatal(err)
 		}
 		for _, rule := range plan.Rules() {
 			actions[fmt.Sprintf("%T", rule.Action)] = true
-			note(conditions, "source port", rule.Match.L4.SrcPort())
-			note(conditions, "destination port", rule.Match.L4.DstPort())
-			note(conditions, "flags", rule.Match.L4.TCPFlags())
+			noteCondition(conditions, "source port", rule.Match.L4.SrcPort())
+			noteCondition(conditions, "destination port", rule.Match.L4.DstPort())
+			noteCondition(conditions, "flags", rule.Match.L4.TCPFlags())
 			if d := rule.Match.Direction; d != interception.AnyDirection {
 				conditions["direction "+d.String()] = true
 			}
 			for field, value := range reflect.ValueOf(rule.Match).Fields() {
-				note(conditions, field.Name, value.Interface())
+				noteCondition(conditions, field.Name, value.Interface())
 			}
 		}
 	}
@@ -63,8 +62,8 @@ func TestRandomPlansComplete(t *testing.T) {
 	}
 }
 
-// note records a condition that is present.
-func note(seen map[string]bool, name string, value any) {
+// noteCondition records a condition that is present.
+func noteCondition(seen map[string]bool, name string, value any) {
 	if c, ok := value.(interface {
 		Present() bool
 		Negated() bool
