@@ -10,7 +10,8 @@ RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 # the machine, the tests get a tenth of two cores.
 PATIENCE = 60m
 BENCHMARKED = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func Benchmark' [a-z]*)))
-BUILD = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(OUT)/
+MODULE = github.com/meshcni/meshcni
+BUILD = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X $(MODULE)/internal/version.version=$(VERSION)' -o $(OUT)/
 # OUT is the output directory of make build.
 OUT ?= bin
 SCRIPTS = .ci/prerequisites .ci/progress .ci/run $(wildcard testdata/machine/*)

@@ -297,7 +297,7 @@ const pluginLinks = `
 	./interception ./interception/choice ./interception/journal ./interception/netfacts ./interception/nftables ./interception/plugin
 	./interception/plugin/exhaustion ./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/lower ./interception/sidecar ./internal/filesystem
 	./internal/handover ./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/request ./internal/route ./internal/spool
-	./kubeconfig
+	./internal/version ./kubeconfig
 
 	github.com/containernetworking/cni/pkg/ns github.com/containernetworking/cni/pkg/skel
 	github.com/containernetworking/cni/pkg/types github.com/containernetworking/cni/pkg/types/020

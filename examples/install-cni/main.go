@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/internal/footprint"
 	"github.com/meshcni/meshcni/internal/kernel"
+	"github.com/meshcni/meshcni/internal/version"
 )
 
 func main() {
@@ -71,7 +71,7 @@ func processEnvironment() environment {
 		lookAround: time.Second,
 		trim:       footprint.Trim,
 		trimAfter:  footprint.Quiet,
-		version:    buildVersion(),
+		version:    version.String(),
 		dataplane: func(log *slog.Logger, proc string) chooser {
 			return dataplane.New(dataplane.Options{Mesh: istiomesh.Mesh(), Log: log, Proc: proc})
 		},
@@ -84,17 +84,6 @@ func onTerminal(file *os.File) bool {
 	info, err := file.Stat()
 	_, forbidden := os.LookupEnv("NO_COLOR")
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && !forbidden && os.Getenv("TERM") != "dumb"
-}
-
-// version is set by the linker, with -X main.version=….
-var version string
-
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if version == "" && ok {
-		return info.Main.Version
-	}
-	return version
 }
 
 // untilSignal returns a context that ends at the first signal to stop. A second signal ends the

@@ -6,16 +6,14 @@ import (
 	"github.com/meshcni/meshcni/interception/plugin"
 	"github.com/meshcni/meshcni/interception/plugin/exhaustion"
 	"github.com/meshcni/meshcni/interception/sidecar"
+	"github.com/meshcni/meshcni/internal/version"
 )
-
-// version is set by the linker (-X main.version=...).
-var version string
 
 func main() {
 	plugin.Main(plugin.Options{
 		Name:       "istio-cni",
 		About:      "CNI plugin istio-cni of meshcni",
-		Version:    version,
+		Version:    version.String(),
 		Mesh:       sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"},
 		Answered:   exhaustion.Answered,
 		Dataplanes: dataplanes, // depend on the build tag iptables

@@ -9,19 +9,17 @@ import (
 	"github.com/meshcni/meshcni/interception/plugin"
 	"github.com/meshcni/meshcni/interception/plugin/exhaustion"
 	"github.com/meshcni/meshcni/interception/sidecar"
+	"github.com/meshcni/meshcni/internal/version"
 )
 
 // owner owns the rules.
 const owner interception.Owner = "linkerd-cni"
 
-// version is set by the linker (-X main.version=...).
-var version string
-
 func main() {
 	plugin.Main(plugin.Options{
 		Name:       "linkerd-cni",
 		About:      "CNI plugin linkerd-cni of meshcni",
-		Version:    version,
+		Version:    version.String(),
 		Mesh:       sidecar.Mesh{Dialect: dialect(), Owner: owner},
 		Answered:   exhaustion.Answered,
 		Dataplanes: dataplanes,

@@ -7,15 +7,16 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
+
+	"github.com/meshcni/meshcni/internal/version"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	os.Exit(run(ctx, environment{
-		args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, version: buildVersion(), uid: os.Geteuid(), gid: os.Getegid(),
+		args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, version: version.String(), uid: os.Geteuid(), gid: os.Getegid(),
 	}))
 }
 
@@ -25,15 +26,4 @@ type environment struct {
 	version        string
 	// uid and gid are the process's own.
 	uid, gid int
-}
-
-// version is set by the linker, with -X main.version=….
-var version string
-
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if version == "" && ok {
-		return info.Main.Version
-	}
-	return version
 }

@@ -7,15 +7,16 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
+
+	"github.com/meshcni/meshcni/internal/version"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	os.Exit(run(ctx, environment{
-		args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, version: buildVersion(),
+		args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, version: version.String(),
 	}))
 }
 
@@ -27,15 +28,4 @@ type environment struct {
 	stdout, stderr io.Writer
 	// version is the version that the program was built from.
 	version string
-}
-
-// version is set by the linker, with -X main.version=….
-var version string
-
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if version == "" && ok {
-		return info.Main.Version
-	}
-	return version
 }

@@ -7,11 +7,11 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"time"
 
 	"github.com/meshcni/meshcni/internal/footprint"
 	"github.com/meshcni/meshcni/internal/kernel"
+	"github.com/meshcni/meshcni/internal/version"
 )
 
 func main() {
@@ -31,7 +31,7 @@ func start() int {
 		end()
 	}()
 	return run(ctx, environment{
-		args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, trim: footprint.Trim, trimAfter: footprint.Quiet, version: buildVersion(),
+		args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, trim: footprint.Trim, trimAfter: footprint.Quiet, version: version.String(),
 	})
 }
 
@@ -43,15 +43,4 @@ type environment struct {
 	trim      func() error
 	trimAfter time.Duration
 	version   string
-}
-
-// version is set by the linker, with -X main.version=….
-var version string
-
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if version == "" && ok {
-		return info.Main.Version
-	}
-	return version
 }

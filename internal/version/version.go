@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package version knows the version that a program of this module was built from.
+package version
+
+import "runtime/debug"
+
+// version is set by the linker: -X github.com/meshcni/meshcni/internal/version.version=….
+var version string
+
+// String returns the version that the linker has set or, without one, the main module's, as go
+// install sets it; empty if neither is known.
+func String() string {
+	info, ok := debug.ReadBuildInfo()
+	if version == "" && ok {
+		return info.Main.Version
+	}
+	return version
+}
