@@ -107,7 +107,9 @@ func TestImporter(t *testing.T) {
 	i := newImporter(t)
 	i.imports(t, "pure", pure(t))
 	i.imports(t, "node", []string{"./conflist", "./interception", "./interception/nftables", "./kubeconfig"})
-	i.write(t, "readme/readme.go", packagesIn(t, string(readme))[0])
+	for _, source := range packagesIn(t, string(readme)) {
+		i.add(t, source)
+	}
 	for _, on := range []target{{os: "linux", arch: "amd64"}, {os: "darwin", arch: "arm64"}} {
 		i.run(t, on, "build", "./...")
 		for dependency := range strings.Lines(i.run(t, on, "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./pure")) {
@@ -115,6 +117,11 @@ func TestImporter(t *testing.T) {
 				t.Errorf("%s: the pure packages need %s", on, dependency)
 			}
 		}
+	}
+	said := i.run(t, target{}, "run", "./where")
+	_, shown, _ := strings.Cut(string(readme), "\nIt prints\n\n```text\n")
+	if shown, _, _ = strings.Cut(shown, "```"); shown != said {
+		t.Errorf("README shows\n%s\nand the program prints\n%s", shown, said)
 	}
 }
 
