@@ -62,6 +62,11 @@ func rules(t *testing.T) []rule {
 			never: []string{"./interception/sidecar"},
 		},
 		{
+			why:   "the finder of pods' namespaces serves repair and ambient, and knows neither Kubernetes nor what is captured",
+			from:  []string{"./interception/podnetns"},
+			never: []string{"k8s.io/...", "sigs.k8s.io/...", "./repair/...", "./ambient/...", "./interception/sidecar"},
+		},
+		{
 			why:    "the library doesn't depend on its examples",
 			from:   []string{"./..."},
 			except: []string{"./examples/..."},
@@ -175,6 +180,13 @@ func TestImportRulesCatch(t *testing.T) {
 					"rendered, recorded, applied and repaired with serves every planner, and knows none",
 			},
 		},
+		"repair in the finder": {
+			"./interception/podnetns", "./repair",
+			[]string{
+				"./interception/podnetns imports ./repair: the finder of pods' namespaces serves repair and ambient, " +
+					"and knows neither Kubernetes nor what is captured",
+			},
+		},
 		"an example in the library": {
 			"./interception/dataplanetest", "./examples/demo/node",
 			[]string{"./interception/dataplanetest imports ./examples/demo/node: the library doesn't depend on its examples"},
@@ -285,7 +297,7 @@ func madeUp(t *testing.T) graph {
 	g.add("./repair/controller", "net/http")
 	g.add("./repair/controller", "./interception/podsource")
 	g.add("./interception/sidecar", "./interception")
-	for _, name := range []string{"./interception/journal", "./interception/iptables", "./interception/choice"} {
+	for _, name := range []string{"./interception/journal", "./interception/podnetns", "./interception/iptables", "./interception/choice"} {
 		g.add(name, "./interception")
 	}
 	return g

@@ -12,6 +12,7 @@ import (
 	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/interception/podnetns"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/controller"
 	"github.com/meshcni/meshcni/repair/inplace"
@@ -20,12 +21,13 @@ import (
 // namespaces returns access to those of the node's pods. If the daemon does not configure how to
 // find them, it reads only the plugin's records.
 func namespaces(c repairconf.Config, version string, log *slog.Logger) (controller.Namespaces, error) {
-	roots := inplace.Roots{Results: c.Results, Journal: c.Journal}
+	roots := podnetns.Roots{Results: c.Results, Journal: c.Journal}
 	if c.InPlace == nil {
-		return inplace.NewRecords(roots)
+		records, err := podnetns.NewRecords(roots)
+		return inplace.Records{Records: records}, err
 	}
 	roots.Proc, roots.Netns = c.InPlace.Proc, c.InPlace.Netns
-	finder, err := inplace.NewFinder(roots)
+	finder, err := podnetns.NewFinder(roots)
 	if err != nil {
 		return nil, err
 	}

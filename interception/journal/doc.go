@@ -11,8 +11,8 @@
 //	GC     Journal.Keep
 //
 // A journal is a directory of JSON files, one for each attachment. It belongs in the node's /run,
-// which a reboot clears along with the containers. Package repair/inplace finds pods by it and
-// writes what it has repaired.
+// which a reboot clears along with the containers. Package podnetns finds pods by it, and
+// package repair/inplace writes what it has repaired.
 //
 // # Goals
 //

@@ -11,6 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/journal"
+	"github.com/meshcni/meshcni/interception/podnetns"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -19,19 +20,20 @@ import (
 // on one descriptor. Then it records the plan as the new baseline.
 //
 // The plan is that of a [repair.Finding]: the recorded one if the pod has a record; otherwise
-// today's plan, for a namespace that holds nothing of the owner's. Repair refuses any other plan,
-// and a pod that it cannot find beyond doubt, with a [*RefusalError]. A refusal changes nothing,
-// unless its reason is [ReasonUnrepaired]. A namespace that already holds the plan, sparing or not,
-// is left as it is. Other errors come from the dataplane or the context.
+// today's plan, for a namespace that holds nothing of the owner's. Repair refuses any other plan
+// ([ErrChanged]), and a pod that is not found beyond doubt ([*podnetns.RefusalError]); a refusal
+// changes nothing. A namespace that already holds the plan, sparing or not, is left as it is. The
+// error is [ErrUnrepaired] if the plan did not last until it was verified. Other errors come from
+// the dataplane or the context.
 func (r *Repairer) Repair(ctx context.Context, pod repair.Pod, plan *interception.Plan) error {
-	record, err := r.options.Finder.records.record(pod)
+	record, err := r.records.Record(refOf(pod))
 	if err != nil {
 		return err
 	}
 	if record != nil && record.UID != pod.UID {
 		record = nil
 	}
-	found, err := r.options.Finder.Find(ctx, pod)
+	found, err := r.options.Finder.Find(ctx, refOf(pod))
 	if err != nil {
 		return err
 	}
@@ -46,7 +48,7 @@ func (r *Repairer) Repair(ctx context.Context, pod repair.Pod, plan *interceptio
 type work struct {
 	*Repairer
 	pod       repair.Pod
-	found     *Found
+	found     *podnetns.Found
 	record    *journal.Record // nil without a record
 	want      *interception.Plan
 	dataplane *choice.Dataplane
@@ -72,7 +74,7 @@ func (w *work) do(ctx context.Context, plan *interception.Plan) error {
 		return fmt.Errorf("verify the repair of pod %s: %w", w.pod.Target(), err)
 	}
 	if drift := ours(w.want, after); len(drift) > 0 {
-		return w.refuse(ReasonUnrepaired, fmt.Sprintf("%d differences are there right after its rules were applied", len(drift)), drift[0])
+		return w.refuse(ErrUnrepaired, fmt.Sprintf("%d differences are there right after its rules were applied: %s", len(drift), drift[0]))
 	}
 	if foreign := interception.Diff(w.want, after); len(foreign) > 0 {
 		w.options.OnWarning(w.pod.Target(), fmt.Errorf("others have %d rules that may change where its traffic goes: %s", len(foreign), foreign[0]))
@@ -88,29 +90,26 @@ func (w *work) permit(state interception.State, today *interception.Plan) error 
 	same := func(p *interception.Plan) bool { return p != nil && p.Sparing().Fingerprint() == w.want.Fingerprint() }
 	switch {
 	case w.record != nil && !same(w.record.Plan):
-		return w.refuse(ReasonChanged, "the plan is not the one on record")
+		return w.refuse(ErrChanged, "the plan is not the one on record")
 	case w.record == nil && !same(today):
-		return w.refuse(ReasonChanged, "the plan is not what the pod asks for now, and nothing is on record")
+		return w.refuse(ErrChanged, "the plan is not what the pod asks for now, and nothing is on record")
 	case w.record == nil && !isEmpty(state) && !holds(today, state):
-		return w.refuse(ReasonChanged, "nothing is on record, and its network namespace holds rules that may be what was meant")
+		return w.refuse(ErrChanged, "nothing is on record, and its network namespace holds rules that may be what was meant")
 	default:
 		return nil
 	}
 }
 
-func (w *work) refuse(reason Reason, detail string, drift ...interception.Drift) error {
-	refusal := &RefusalError{Pod: w.pod.Target(), Reason: reason, Detail: detail, Leads: w.found.Leads}
-	if len(drift) > 0 {
-		refusal.Err = errors.New(drift[0].String())
-	}
-	return refusal
+func (w *work) refuse(why error, detail string) error {
+	return fmt.Errorf("pod %s (uid %s) is not repaired in place: %s; its network namespace is %s; %w",
+		w.pod.Target(), w.pod.UID, detail, w.found.Netns, why)
 }
 
 // keep records what was applied, as an ADD does. A recorded plan keeps the planner that made it.
 func (w *work) keep(by string) error {
 	kept := journal.Record{
-		Attachment: w.found.attachment, Planner: w.options.Planner,
-		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.pod.UID, Netns: w.found.path,
+		Attachment: w.found.Attachment, Planner: w.options.Planner,
+		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.pod.UID, Netns: w.found.Path,
 	}
 	if w.record != nil {
 		kept.Planner = w.record.Planner
@@ -122,11 +121,5 @@ func (w *work) keep(by string) error {
 		return errors.New("nothing on the node says by which container and network it is known to plugins")
 	}
 	kept.Time, kept.NetnsID, kept.Dataplane, kept.Plan = time.Now().UTC(), w.found.Netns.ID(), by, w.want
-	if err := w.options.Finder.records.journal.Write(kept); err != nil {
-		return err
-	}
-	if kept.Netns == "" || kept.Netns != w.found.path {
-		return nil // nothing has checked that the mount exists
-	}
-	return w.options.Finder.forgetIfGone(kept)
+	return w.options.Finder.Write(kept, w.found)
 }

@@ -20,22 +20,49 @@ import (
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/interception/podnetns"
 	"github.com/meshcni/meshcni/internal/repairmesh"
+	"github.com/meshcni/meshcni/internal/testing/fakenode"
 	"github.com/meshcni/meshcni/internal/testing/repairmeshtest"
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/inplace"
 )
 
+const uid, otherUID, container, address = fakenode.UID, fakenode.OtherUID, fakenode.Container, fakenode.Address
+
+// pod returns a running pod with a sidecar.
+func pod() repair.Pod {
+	return repair.Pod{
+		Pod: interception.Pod{
+			Namespace: "shop", Name: "cart-0", UID: uid, Annotations: map[string]string{"sidecar.istio.io/status": "{}"},
+			Containers: []interception.Container{{Name: "app"}, {Name: "istio-proxy", Args: []string{"proxy", "sidecar"}}},
+		},
+		ResourceVersion: "7", NodeName: "node-1", Phase: repair.PhaseRunning,
+		IPs:      []netip.Addr{netip.MustParseAddr("10.244.1.10"), netip.MustParseAddr("fd00:10:244:1::a")},
+		Statuses: []repair.ContainerStatus{{Name: "app", ContainerID: container}},
+	}
+}
+
+func planned(t testing.TB, p repair.Pod) *interception.Plan {
+	t.Helper()
+	plan, err := repairmeshtest.Istio().Plan(p.Pod, interception.Facts{IPv6: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
 // bench is a repairer on a node, and its warnings.
 type bench struct {
 	*inplace.Repairer
-	node       *node
+	node       *fakenode.Node
 	candidates []choice.Candidate
 	warnings   []string
 }
 
 // newBench prefers the dataplane of that name.
-func newBench(t testing.TB, n *node, preferred string) *bench {
+func newBench(t testing.TB, n *fakenode.Node, preferred string) *bench {
 	t.Helper()
 	candidates, err := standard.Candidates(nftables.Options{Foreign: true}, iptables.Options{Foreign: true, Flavour: iptables.NFT})
 	if err != nil {
@@ -52,7 +79,7 @@ func newBench(t testing.TB, n *node, preferred string) *bench {
 func newRepairer(t testing.TB, b *bench) *inplace.Repairer {
 	t.Helper()
 	r, err := inplace.NewRepairer(inplace.Options{
-		Finder: b.node.finder(), Dataplanes: b.candidates, Planner: "v2",
+		Finder: b.node.Finder(), Dataplanes: b.candidates, Planner: "v2",
 		Mesh:      repairmeshtest.Istio(),
 		OnWarning: func(_ repair.Target, err error) { b.warnings = append(b.warnings, err.Error()) },
 	})
@@ -92,7 +119,7 @@ type living struct {
 func newLiving(t *testing.T, preferred string) *living {
 	t.Helper()
 	l := newStray(t, preferred)
-	l.node.process(l.Path(), cgroupOf(uid, "cri-containerd"))
+	l.node.Process(l.Path(), fakenode.Cgroup(uid, "cri-containerd"))
 	return l
 }
 
@@ -105,8 +132,8 @@ func newStray(t *testing.T, preferred string) *living {
 		o.ProxyUID, o.ProxyGID = 1337, 1337
 	}
 	network := dataplanetest.NewPod(t, o)
-	n := newNode(t)
-	n.roots.Netns[0] = filepath.Dir(network.Path())
+	n := fakenode.New(t)
+	n.Roots.Netns[0] = filepath.Dir(network.Path())
 	return &living{bench: newBench(t, n, preferred), Pod: network}
 }
 
@@ -203,7 +230,7 @@ func TestRepair(t *testing.T) {
 				t.Parallel()
 				l, p := newLiving(t, dataplane), pod()
 				p.Annotations["sidecar.istio.io/interceptionMode"] = mode
-				l.node.result("/var/run/netns/pod", uid)
+				l.node.Result(container, "/var/run/netns/pod", uid)
 				in, out := probes()[:2], probes()[2:]
 				l.connect(t, false, probes())
 				l.heal(t, p, repair.ReasonNoRules)
@@ -234,7 +261,7 @@ func (l *living) heal(t *testing.T, p repair.Pod, broken repair.Reason) {
 	l.awaitAddresses(t, f.Plan)
 	l.speak(t)
 	l.expect(t, p, repair.Healthy, repair.ReasonAsRecorded)
-	record, err := l.node.finder().Record(p)
+	record, err := l.node.Finder().Record(podnetns.Pod{Namespace: p.Namespace, Name: p.Name, UID: p.UID})
 	if err != nil || !record.Plan.IsSparing() || record.Planner != "v2" || record.UID != uid {
 		t.Errorf("recorded %+v, %v", record, err)
 	}
@@ -261,7 +288,7 @@ func (nothing) Apply(context.Context, *interception.Netns, *interception.Plan) e
 func TestWidened(t *testing.T) {
 	t.Parallel()
 	l, p := newLiving(t, choice.NFTables), pod()
-	l.node.record(nil, "", uid, planned(t, p))
+	l.node.Record(uid, nil, "", planned(t, p))
 	p.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = "8080"
 	p.Annotations["traffic.sidecar.istio.io/excludeOutboundPorts"] = "443"
 	f := l.expect(t, p, repair.Broken, repair.ReasonDrift)
@@ -272,8 +299,7 @@ func TestWidened(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var refusal *inplace.RefusalError
-	if err := l.Repair(t.Context(), p, seen.Today); !errors.As(err, &refusal) || refusal.Reason != inplace.ReasonChanged {
+	if err := l.Repair(t.Context(), p, seen.Today); !errors.Is(err, inplace.ErrChanged) {
 		t.Errorf("the plan of today: got %v", err)
 	}
 	l.connect(t, false, probes())
@@ -292,37 +318,39 @@ func TestRepairRefuses(t *testing.T) {
 	l, p := newLiving(t, choice.NFTables), pod()
 	widened := pod()
 	widened.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = "8080"
-	refused := func(plan *interception.Plan, p repair.Pod, want inplace.Reason) {
+	changed := func(plan *interception.Plan) {
 		t.Helper()
-		var refusal *inplace.RefusalError
-		if err := l.Repair(t.Context(), p, plan); !errors.As(err, &refusal) || refusal.Reason != want {
-			t.Errorf("got %v, want %s", err, want)
+		if err := l.Repair(t.Context(), p, plan); !errors.Is(err, inplace.ErrChanged) {
+			t.Errorf("got %v", err)
 		}
 	}
-	refused(planned(t, widened), p, inplace.ReasonChanged)
+	changed(planned(t, widened))
 	again := pod()
 	again.UID = otherUID
-	refused(planned(t, p), again, inplace.ReasonUnproven)
+	var refusal *podnetns.RefusalError
+	if err := l.Repair(t.Context(), again, planned(t, p)); !errors.As(err, &refusal) || refusal.Obstacle != podnetns.ObstacleUnproven {
+		t.Errorf("got %v", err)
+	}
 	l.connect(t, false, probes())
 	if err := l.Apply(t.Context(), l.candidates[0].Dataplane, planned(t, widened)); err != nil {
 		t.Fatal(err)
 	}
 	l.expect(t, p, repair.Suspect, repair.ReasonNoRecord)
-	refused(planned(t, p), p, inplace.ReasonChanged)
+	changed(planned(t, p))
 }
 
 // TestObserveAsksNoProcesses looks at a pod that a record leads to, but does not repair it while
 // another pod's process is inside.
 func TestObserveAsksNoProcesses(t *testing.T) {
 	t.Parallel()
-	n, p := newNode(t), pod()
-	ns := n.namespace("cni-1", address)
-	n.record(ns, "/var/run/netns/cni-1", uid, planned(t, p))
-	n.process(ns.Path(), cgroupOf(otherUID, "cri-containerd"))
+	n, p := fakenode.New(t), pod()
+	ns := n.Namespace("cni-1", address)
+	n.Record(uid, ns, "/var/run/netns/cni-1", planned(t, p))
+	n.Process(ns.Path(), fakenode.Cgroup(otherUID, "cri-containerd"))
 	b := newBench(t, n, choice.NFTables)
 	f := b.expect(t, p, repair.Broken, repair.ReasonDrift)
-	var refusal *inplace.RefusalError
-	if err := b.Repair(t.Context(), p, f.Plan); !errors.As(err, &refusal) || refusal.Reason != inplace.ReasonShared {
+	var refusal *podnetns.RefusalError
+	if err := b.Repair(t.Context(), p, f.Plan); !errors.As(err, &refusal) || refusal.Obstacle != podnetns.ObstacleShared {
 		t.Errorf("got %v", err)
 	}
 }
@@ -331,18 +359,18 @@ func TestObserveAsksNoProcesses(t *testing.T) {
 // its record.
 func TestNotLookedFor(t *testing.T) {
 	t.Parallel()
-	n, p := newNode(t), pod()
+	n, p := fakenode.New(t), pod()
 	b := newBench(t, n, choice.NFTables)
 	delete(p.Annotations, "sidecar.istio.io/status")
 	if seen, err := b.Observe(t.Context(), p); err != nil || seen.Record != nil || seen.State != nil {
 		t.Errorf("not in the mesh: got %+v, %v", seen, err)
 	}
-	n.record(nil, "", uid, nil)
-	var refusal *inplace.RefusalError
+	n.Record(uid, nil, "", nil)
+	var refusal *podnetns.RefusalError
 	if seen, err := b.Observe(t.Context(), p); !errors.As(err, &refusal) || seen.Record == nil || seen.State != nil || seen.Unrecorded {
 		t.Errorf("recorded and gone: got %+v, %v", seen, err)
 	}
-	n.record(nil, "", otherUID, nil)
+	n.Record(otherUID, nil, "", nil)
 	if seen, err := b.Observe(t.Context(), p); err != nil || seen.Record == nil || seen.Record.UID != otherUID || !seen.Unrecorded {
 		t.Errorf("recorded of another: got %+v, %v", seen, err)
 	}
@@ -353,8 +381,8 @@ func TestDamagedRecord(t *testing.T) {
 	t.Parallel()
 	l, p := newLiving(t, choice.NFTables), pod()
 	f := l.expect(t, p, repair.Broken, repair.ReasonNoRules)
-	l.node.record(nil, "", uid, planned(t, p))
-	if err := os.WriteFile(filepath.Join(l.node.roots.Journal, "pods@"+container+"@eth0.json"), []byte("{"), 0o600); err != nil {
+	l.node.Record(uid, nil, "", planned(t, p))
+	if err := os.WriteFile(filepath.Join(l.node.Roots.Journal, "pods@"+container+"@eth0.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if seen, err := l.Observe(t.Context(), p); err == nil || !strings.Contains(err.Error(), "may be that of pod shop/cart-0") || seen.Unrecorded {
@@ -382,11 +410,10 @@ func TestNotRecorded(t *testing.T) {
 	widened.Annotations = maps.Clone(p.Annotations)
 	widened.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = "8080"
 	l.expect(t, widened, repair.Suspect, repair.ReasonNoRecord)
-	var refusal *inplace.RefusalError
-	if err := l.Repair(t.Context(), widened, planned(t, widened)); !errors.As(err, &refusal) || refusal.Reason != inplace.ReasonChanged {
+	if err := l.Repair(t.Context(), widened, planned(t, widened)); !errors.Is(err, inplace.ErrChanged) {
 		t.Errorf("widened since: got %v", err)
 	}
-	l.node.record(nil, "", uid, planned(t, p))
+	l.node.Record(uid, nil, "", planned(t, p))
 	l.expect(t, p, repair.Healthy, repair.ReasonAsRecorded)
 	if err := l.Repair(t.Context(), p, f.Plan); err != nil {
 		t.Error(err)
@@ -396,9 +423,9 @@ func TestNotRecorded(t *testing.T) {
 // TestForgets: a record is removed again if the runtime has unmounted its namespace meanwhile.
 func TestForgets(t *testing.T) {
 	t.Parallel()
-	n, p := newNode(t), pod()
-	ns := n.namespace("cni-1", address)
-	n.record(ns, "/var/run/netns/cni-1", uid, planned(t, p))
+	n, p := fakenode.New(t), pod()
+	ns := n.Namespace("cni-1", address)
+	n.Record(uid, ns, "/var/run/netns/cni-1", planned(t, p))
 	b := newBench(t, n, choice.NFTables)
 	f := b.expect(t, p, repair.Broken, repair.ReasonDrift)
 	b.candidates[0].Dataplane = unmounting{b.candidates[0].Dataplane, func() { _ = ns.Close() }}
@@ -406,7 +433,7 @@ func TestForgets(t *testing.T) {
 	if err := b.Repair(t.Context(), p, f.Plan); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := n.journal().Attachments(); err != nil || len(all) > 0 {
+	if all, err := n.Journal().Attachments(); err != nil || len(all) > 0 {
 		t.Errorf("recorded: %v, %v", all, err)
 	}
 }
@@ -420,6 +447,29 @@ type unmounting struct {
 func (u unmounting) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 	defer u.unmount()
 	return u.Dataplane.Apply(ctx, ns, p)
+}
+
+// TestUserNamespace repairs a pod with a user namespace of its own, which owns its network
+// namespace.
+func TestUserNamespace(t *testing.T) {
+	t.Parallel()
+	n, p := fakenode.New(t), pod()
+	ns, err := sandbox.NewNamespaceOfUsers(filepath.Join(t.TempDir(), "netns"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	if err := ns.AddAddress(t.Context(), "lo", netip.MustParsePrefix(address)); err != nil {
+		t.Fatal(err)
+	}
+	n.Process(ns.Path(), fakenode.Cgroup(uid, "crio"))
+	n.Result(container, "/proc/4711/ns/net", uid) // by process id, which is not followed
+	b := newBench(t, n, choice.NFTables)
+	f := b.expect(t, p, repair.Broken, repair.ReasonNoRules)
+	if err := b.Repair(t.Context(), p, f.Plan); err != nil {
+		t.Fatal(err)
+	}
+	b.expect(t, p, repair.Healthy, repair.ReasonAsRecorded)
 }
 
 // ownerless is a valid mesh except for its owner.

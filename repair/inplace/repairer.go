@@ -12,6 +12,7 @@ import (
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/netfacts"
+	"github.com/meshcni/meshcni/interception/podnetns"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -20,6 +21,7 @@ import (
 // [NewRepairer].
 type Repairer struct {
 	options Options
+	records Records
 	all     *choice.Dataplane
 }
 
@@ -27,7 +29,7 @@ type Repairer struct {
 // Planner must be set.
 type Options struct {
 	// Finder finds the namespaces.
-	Finder *Finder
+	Finder *podnetns.Finder
 	// Dataplanes are those that may have applied a pod's rules, the preferred one first. Let them
 	// read the rules of other programs too (Foreign in their options), or the Repairer cannot warn
 	// of those.
@@ -60,6 +62,13 @@ type Mesh interface {
 // the rules are in place, they are not replaced by what the pod asks for later.
 var ErrNotRecorded = errors.New("what was applied is not recorded")
 
+// ErrChanged is in the error for a plan that is not the pod's, or no longer.
+var ErrChanged = errors.New("look at the pod again, or have it created again")
+
+// ErrUnrepaired is in the error for a namespace that differs from the plan right after the plan was
+// applied.
+var ErrUnrepaired = errors.New("look who changes the rules of the namespace meanwhile")
+
 // NewRepairer returns a Repairer, and looks at nothing yet. The error is about the options, those
 // of the mesh included.
 func NewRepairer(o Options) (*Repairer, error) {
@@ -73,7 +82,7 @@ func NewRepairer(o Options) (*Repairer, error) {
 	if o.OnWarning == nil {
 		o.OnWarning = func(repair.Target, error) {}
 	}
-	return &Repairer{o, all}, nil
+	return &Repairer{o, Records{o.Finder.Records}, all}, nil
 }
 
 func checkMesh(m Mesh) error {
@@ -97,13 +106,13 @@ func checkMesh(m Mesh) error {
 // connections were spared makes no difference between what the pod asked for then and what it asks
 // for now.
 func (r *Repairer) Observe(ctx context.Context, pod repair.Pod) (repair.Observation, error) {
-	record, err := r.options.Finder.records.record(pod)
+	record, err := r.records.Record(refOf(pod))
 	own := record != nil && record.UID == pod.UID
-	seen := r.options.Finder.records.observed(pod, record, err)
+	seen := r.records.observed(pod, record, err)
 	if !own && !r.options.Mesh.Decide(pod.Pod).Captured {
 		return seen, err
 	}
-	found, notFound := r.options.Finder.findBy(ctx, pod, false)
+	found, notFound := r.options.Finder.FindToRead(ctx, refOf(pod))
 	if notFound != nil {
 		return seen, errors.Join(err, notFound)
 	}

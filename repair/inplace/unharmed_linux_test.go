@@ -11,8 +11,9 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/podnetns"
+	"github.com/meshcni/meshcni/internal/testing/fakenode"
 	"github.com/meshcni/meshcni/repair"
-	"github.com/meshcni/meshcni/repair/inplace"
 )
 
 // TestRefusedUnharmed: a refused repair of a living pod changes nothing, neither its connections
@@ -22,45 +23,45 @@ func TestRefusedUnharmed(t *testing.T) {
 	for name, test := range map[string]struct {
 		known   bool // by a process of the pod
 		prepare func(l *living, p *repair.Pod)
-		want    inplace.Reason
+		want    podnetns.Obstacle
 	}{
 		"it is the host's": {
 			true, func(l *living, _ *repair.Pod) {
-				replace(l.node.t, l.Path(), filepath.Join(l.node.roots.Proc, "1", "ns", "net"))
+				l.node.Link(l.Path(), filepath.Join(l.node.Roots.Proc, "1", "ns", "net"))
 			},
-			inplace.ReasonHostNetwork,
+			podnetns.ObstacleHostNetwork,
 		},
-		"made anew under the name": {true, func(_ *living, p *repair.Pod) { p.UID = otherUID }, inplace.ReasonUnproven},
+		"made anew under the name": {true, func(_ *living, p *repair.Pod) { p.UID = otherUID }, podnetns.ObstacleUnproven},
 		"a record and a result of the pod before": {
 			false, func(l *living, _ *repair.Pod) {
-				l.node.record(nil, "", otherUID, nil)
-				l.node.result(l.Path(), otherUID)
-			}, inplace.ReasonAnotherUID,
+				l.node.Record(otherUID, nil, "", nil)
+				l.node.Result(container, l.Path(), otherUID)
+			}, podnetns.ObstacleAnotherUID,
 		},
 		"a process of another pod inside": {
-			true, func(l *living, _ *repair.Pod) { l.node.process(l.Path(), cgroupOf(otherUID, "cri-containerd")) }, inplace.ReasonShared,
+			true, func(l *living, _ *repair.Pod) { l.node.Process(l.Path(), fakenode.Cgroup(otherUID, "cri-containerd")) }, podnetns.ObstacleShared,
 		},
 		"a process of nobody's with the pod's address": {
-			false, func(l *living, _ *repair.Pod) { l.node.process(l.Path(), "0::/user.slice\n") }, inplace.ReasonUnproven,
+			false, func(l *living, _ *repair.Pod) { l.node.Process(l.Path(), "0::/user.slice\n") }, podnetns.ObstacleUnproven,
 		},
 		"another one with the address, which has as good a claim": {
 			true, func(l *living, _ *repair.Pod) {
-				l.node.process(l.node.namespace("double", address).Path(), cgroupOf(uid, "crio"))
-			}, inplace.ReasonAmbiguous,
+				l.node.Process(l.node.Namespace("double", address).Path(), fakenode.Cgroup(uid, "crio"))
+			}, podnetns.ObstacleAmbiguous,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l, p := newStray(t, choice.NFTables), pod()
 			if test.known {
-				l.node.process(l.Path(), cgroupOf(uid, "cri-containerd"))
+				l.node.Process(l.Path(), fakenode.Cgroup(uid, "cri-containerd"))
 			}
 			plan := planned(t, p)
 			l.connect(t, false, probes())
 			before := l.state(t)
 			test.prepare(l, &p)
-			var refusal *inplace.RefusalError
-			if err := l.Repair(t.Context(), p, plan); !errors.As(err, &refusal) || refusal.Reason != test.want {
+			var refusal *podnetns.RefusalError
+			if err := l.Repair(t.Context(), p, plan); !errors.As(err, &refusal) || refusal.Obstacle != test.want {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
 			if after := l.state(t); !reflect.DeepEqual(before, after) {
@@ -92,7 +93,7 @@ func (l *living) state(t *testing.T) interception.State {
 func TestRepairTwice(t *testing.T) {
 	t.Parallel()
 	l, p := newLiving(t, choice.NFTables), pod()
-	l.node.result("/var/run/netns/pod", uid)
+	l.node.Result(container, "/var/run/netns/pod", uid)
 	l.connect(t, false, probes())
 	f := l.expect(t, p, repair.Broken, repair.ReasonNoRules)
 	var group sync.WaitGroup

@@ -41,7 +41,7 @@ type Config struct {
 	InPlace *InPlace
 }
 
-// InPlace has the paths of the node's files, as the node-watcher sees them: those of inplace.Roots.
+// InPlace has the paths of the node's files, as the node-watcher sees them: those of podnetns.Roots.
 type InPlace struct {
 	Proc  string
 	Netns []string

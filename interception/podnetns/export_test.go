@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inplace
+package podnetns
 
 // Membership returns what cgroups show: the pod, whether they name the container, and whether it is
 // a runtime's monitor.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inplace
+package podnetns
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/internal/namespace"
-	"github.com/meshcni/meshcni/repair"
 )
 
 func supported() error { return nil }
@@ -23,7 +22,7 @@ func supported() error { return nil }
 // search is one search for a pod's namespace.
 type search struct {
 	*Finder
-	pod   repair.Pod
+	pod   Pod
 	leads []Lead
 	// found are the namespaces at the end of leads that count.
 	found []*interception.Netns
@@ -38,7 +37,7 @@ type search struct {
 	cached []result
 }
 
-func (f *Finder) find(ctx context.Context, pod repair.Pod, thorough bool) (_ *Found, err error) {
+func (f *Finder) find(ctx context.Context, pod Pod, thorough bool) (_ *Found, err error) {
 	s := &search{Finder: f, pod: pod, others: map[interception.NetnsID]string{}}
 	defer func() {
 		if err != nil {
@@ -47,31 +46,46 @@ func (f *Finder) find(ctx context.Context, pod repair.Pod, thorough bool) (_ *Fo
 			}
 		}
 	}()
-	if err := s.byJournal(ctx); err != nil {
+	if err := s.follow(ctx, thorough); err != nil {
 		return nil, err
-	}
-	if err := s.byResults(ctx); err != nil {
-		return nil, err
-	}
-	if thorough || len(s.found) == 0 {
-		if err := s.byProcesses(ctx); err != nil {
-			return nil, err
-		}
 	}
 	switch {
 	case len(s.found) == 0:
 		return nil, s.nothing(ctx)
 	case len(s.found) > 1:
-		return nil, s.refusal(ReasonAmbiguous, fmt.Sprintf("%d network namespaces may be its own", len(s.found)), s.counting())
+		return nil, s.refusal(ObstacleAmbiguous, fmt.Sprintf("%d network namespaces may be its own", len(s.found)), s.counting())
 	}
 	ns := s.found[0]
 	if other := s.others[ns.ID()]; other != "" {
-		return nil, s.refusal(ReasonShared, "in the network namespace is "+other, s.counting())
+		return nil, s.refusal(ObstacleShared, "in the network namespace is "+other, s.counting())
 	}
 	if s.attachment == (journal.Attachment{}) {
 		s.attachment, s.path = s.onlyAttachment(), ""
 	}
-	return &Found{Netns: ns, Leads: s.counting(), attachment: s.attachment, path: s.path}, nil
+	return &Found{Netns: ns, Leads: s.counting(), Attachment: s.attachment, Path: s.path}, nil
+}
+
+// follow follows every lead to the pod; those by processes only if the search is thorough or found
+// nothing else.
+func (s *search) follow(ctx context.Context, thorough bool) error {
+	switch {
+	case s.pod.HostNetwork:
+		return s.refusal(ObstacleHostNetwork, "it shares the host's network namespace", nil)
+	case s.pod.UID == "":
+		return s.refusal(ObstacleIncomplete, "its UID isn't known, so that another could be hit", nil)
+	case len(s.pod.IPs) == 0:
+		return s.refusal(ObstacleIncomplete, "it has no address by which its network namespace could be verified", nil)
+	}
+	if err := s.byJournal(ctx); err != nil {
+		return err
+	}
+	if err := s.byResults(ctx); err != nil {
+		return err
+	}
+	if thorough || len(s.found) == 0 {
+		return s.byProcesses(ctx)
+	}
+	return nil
 }
 
 // onlyAttachment returns the pod's first attachment; zero if the cache knows several sandboxes of
@@ -91,19 +105,19 @@ func (s *search) onlyAttachment() journal.Attachment {
 
 // byJournal follows the plugin's records.
 func (s *search) byJournal(ctx context.Context) error {
-	entries, err := s.records.known.entries()
+	entries, err := s.known.entries()
 	if err != nil {
-		s.against(Lead{Source: SourceJournal, At: s.roots.Journal}, ReasonUnreadable, err.Error())
+		s.against(Lead{Source: SourceJournal, At: s.roots.Journal}, ObstacleUnreadable, err.Error())
 	}
 	for name, entry := range entries {
 		record := entry.value
 		lead := Lead{Source: SourceJournal, At: name}
 		switch {
 		case entry.err != nil && !errors.Is(entry.err, fs.ErrNotExist):
-			s.against(lead, ReasonUnreadable, entry.err.Error())
+			s.against(lead, ObstacleUnreadable, entry.err.Error())
 		case record.Namespace != s.pod.Namespace || record.Name != s.pod.Name:
 		case record.UID != s.pod.UID:
-			s.against(lead, ReasonAnotherUID, fmt.Sprintf("it is of a pod of this name with uid %q", record.UID))
+			s.against(lead, ObstacleAnotherUID, fmt.Sprintf("it is of a pod of this name with uid %q", record.UID))
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		default:
@@ -115,9 +129,9 @@ func (s *search) byJournal(ctx context.Context) error {
 
 // byResults follows libcni's cache.
 func (s *search) byResults(ctx context.Context) error {
-	entries, err := s.records.results.entries()
+	entries, err := s.results.entries()
 	if err != nil {
-		s.against(Lead{Source: SourceResults, At: s.roots.Results}, ReasonUnreadable, err.Error())
+		s.against(Lead{Source: SourceResults, At: s.roots.Results}, ObstacleUnreadable, err.Error())
 	}
 	for name, entry := range entries {
 		cached := entry.value
@@ -126,9 +140,9 @@ func (s *search) byResults(ctx context.Context) error {
 		// This also skips entries that cannot be read: other programs may use the cache.
 		case cached.namespace != s.pod.Namespace || cached.name != s.pod.Name:
 		case cached.uid == "":
-			s.against(lead, ReasonUnproven, "the runtime has not named the pod's UID")
+			s.against(lead, ObstacleUnproven, "the runtime has not named the pod's UID")
 		case cached.uid != s.pod.UID:
-			s.against(lead, ReasonAnotherUID, fmt.Sprintf("it is of a pod of this name with uid %q", cached.uid))
+			s.against(lead, ObstacleAnotherUID, fmt.Sprintf("it is of a pod of this name with uid %q", cached.uid))
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		default:
@@ -143,7 +157,7 @@ func (s *search) byResults(ctx context.Context) error {
 func (s *search) byProcesses(ctx context.Context) error {
 	pids, err := processes(s.roots.proc())
 	if err != nil {
-		s.against(Lead{Source: SourceProcesses, At: s.roots.proc()}, ReasonUnreadable, err.Error())
+		s.against(Lead{Source: SourceProcesses, At: s.roots.proc()}, ObstacleUnreadable, err.Error())
 	}
 	for _, pid := range pids {
 		if ctx.Err() != nil {
@@ -158,16 +172,6 @@ func (s *search) byProcesses(ctx context.Context) error {
 	return nil
 }
 
-func (s *search) containerIDs() []string {
-	var ids []string
-	for _, status := range s.pod.Statuses {
-		if status.ContainerID != "" {
-			ids = append(ids, status.ContainerID)
-		}
-	}
-	return ids
-}
-
 // followProcess follows one process if it is the pod's, and notes its namespace if it is another
 // pod's.
 func (s *search) followProcess(p process) {
@@ -178,7 +182,7 @@ func (s *search) followProcess(p process) {
 	lead := Lead{Source: SourceProcesses, At: p.String()}
 	id, err := p.netnsID()
 	switch {
-	case whose.pod == s.pod.UID, whose.pod == "" && whose.names(s.containerIDs()):
+	case whose.pod == s.pod.UID, whose.pod == "" && whose.names(s.pod.Containers):
 	case whose.pod != "" && err == nil && s.others[id] == "":
 		s.others[id] = fmt.Sprintf("%s of a pod with uid %s", p, whose.pod)
 		return
@@ -205,7 +209,7 @@ func (s *search) openProcess(lead Lead, p process, whose membership) {
 	// was opened.
 	if again, err := p.membership(); err != nil || again.pod != whose.pod {
 		_ = ns.Close()
-		s.against(lead, ReasonVanished, "it has ended or was moved meanwhile")
+		s.against(lead, ObstacleVanished, "it has ended or was moved meanwhile")
 		return
 	}
 	s.verify(lead, ns)
@@ -223,7 +227,7 @@ func (s *search) verify(lead Lead, ns *interception.Netns) {
 	case err != nil:
 		s.failed(lead, err)
 	case !slices.ContainsFunc(s.pod.IPs, func(a netip.Addr) bool { return slices.Contains(inside, a) }):
-		s.against(lead, ReasonAnotherAddress, fmt.Sprintf("none of its addresses %v is one of the pod's %v", inside, s.pod.IPs))
+		s.against(lead, ObstacleAnotherAddress, fmt.Sprintf("none of its addresses %v is one of the pod's %v", inside, s.pod.IPs))
 	case s.counts(ns.ID()):
 		s.leads = append(s.leads, lead)
 	default:
@@ -253,23 +257,23 @@ func (s *search) counting() []Lead {
 }
 
 // against notes a lead that does not count.
-func (s *search) against(lead Lead, reason Reason, why string) {
-	lead.Reason, lead.Against = reason, why
+func (s *search) against(lead Lead, obstacle Obstacle, why string) {
+	lead.Obstacle, lead.Against = obstacle, why
 	s.leads = append(s.leads, lead)
 }
 
 // failed notes a lead that ended in an error.
 func (s *search) failed(lead Lead, err error) {
-	reason := ReasonUnreadable
+	obstacle := ObstacleUnreadable
 	switch {
 	case errors.Is(err, interception.ErrHostNetns):
-		reason = ReasonHostNetwork
+		obstacle = ObstacleHostNetwork
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH), errors.Is(err, interception.ErrNotNetns):
-		reason = ReasonVanished
+		obstacle = ObstacleVanished
 	}
-	s.against(lead, reason, err.Error())
+	s.against(lead, obstacle, err.Error())
 }
 
-func (s *search) refusal(reason Reason, detail string, leads []Lead) error {
-	return &RefusalError{Pod: s.pod.Target(), Reason: reason, Detail: detail, Leads: leads}
+func (s *search) refusal(obstacle Obstacle, detail string, leads []Lead) error {
+	return &RefusalError{Pod: s.pod, Obstacle: obstacle, Detail: detail, Leads: leads}
 }

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inplace_test
+package podnetns_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/meshcni/meshcni/repair/inplace"
+	"github.com/meshcni/meshcni/interception/podnetns"
+	"github.com/meshcni/meshcni/internal/testing/fakenode"
 )
 
-const (
-	uid       = "1c6b2f1e-9d3c-4f7a-8a51-0f3b9c2d4e5f"
-	otherUID  = "2d7c3a2f-0e4d-4a8b-9b62-1a4c0d3e5f60"
-	container = "855d0d722a28326b818e1500942ebca2855d0d722a28326b818e1500942ebca2"
-)
+const uid, otherUID, container = fakenode.UID, fakenode.OtherUID, fakenode.Container
 
 // underscored returns a UID as the systemd driver writes it.
 func underscored(uid string) string { return strings.ReplaceAll(uid, "-", "_") }
@@ -50,12 +47,12 @@ func TestMembership(t *testing.T) {
 		"nothing":                              {"", "", false, false},
 		"no cgroups":                           {"kubepods/pod" + uid, "", false, false},
 	} {
-		pod, names, monitor := inplace.Membership(test.file, container)
+		pod, names, monitor := podnetns.Membership(test.file, container)
 		if pod != test.pod || names != test.names || monitor != test.monitor {
 			t.Errorf("%s: pod %q, container %t, monitor %t; want %q, %t, %t", name, pod, names, monitor, test.pod, test.names, test.monitor)
 		}
 	}
-	if _, names, _ := inplace.Membership("0::/docker/abc\n", "abc"); names {
+	if _, names, _ := podnetns.Membership("0::/docker/abc\n", "abc"); names {
 		t.Error("an id of three letters is met by chance")
 	}
 }

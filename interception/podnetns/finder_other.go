@@ -2,7 +2,7 @@
 
 //go:build !linux
 
-package inplace
+package podnetns
 
 import (
 	"context"
@@ -11,13 +11,12 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
-	"github.com/meshcni/meshcni/repair"
 )
 
 func supported() error {
 	return fmt.Errorf("network namespaces on %s: %w", runtime.GOOS, interception.ErrUnsupported)
 }
 
-func (f *Finder) find(context.Context, repair.Pod, bool) (*Found, error) { return nil, supported() }
+func (f *Finder) find(context.Context, Pod, bool) (*Found, error) { return nil, supported() }
 
-func (f *Finder) present(journal.Record) bool { return false }
+func (r *Records) present(journal.Record) bool { return false }

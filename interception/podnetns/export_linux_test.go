@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inplace
+package podnetns
 
 // Process is an opened process.
 type Process struct{ p process }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inplace
+package podnetns
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func (s *search) followPaths(lead Lead, paths []string, known interception.Netns
 		}
 		if lead.Netns = ns.ID(); known != (interception.NetnsID{}) && ns.ID() != known {
 			_ = ns.Close()
-			s.against(lead, ReasonVanished, "it is another namespace than then")
+			s.against(lead, ObstacleVanished, "it is another namespace than then")
 			continue
 		}
 		s.verify(lead, ns)
@@ -54,10 +54,10 @@ func (s *search) followPaths(lead Lead, paths []string, known interception.Netns
 }
 
 // mounted opens the file of that name in one of the runtimes' directories.
-func (f *Finder) mounted(name string) (file *os.File, at string, err error) {
+func (r *Records) mounted(name string) (file *os.File, at string, err error) {
 	err = fs.ErrNotExist
 	at = name
-	for _, directory := range f.roots.Netns {
+	for _, directory := range r.roots.Netns {
 		at = filepath.Join(directory, name)
 		if file, err = os.OpenFile(at, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil || !errors.Is(err, fs.ErrNotExist) {
 			break
@@ -67,17 +67,17 @@ func (f *Finder) mounted(name string) (file *os.File, at string, err error) {
 }
 
 // present reports whether a recorded namespace is still mounted where the runtime put it.
-func (f *Finder) present(r journal.Record) bool {
-	file, _, err := f.mounted(filepath.Base(r.Netns))
+func (r *Records) present(record journal.Record) bool {
+	file, _, err := r.mounted(filepath.Base(record.Netns))
 	if err != nil {
 		return false
 	}
-	ns, err := interception.NetnsFromFile(file, interception.NetnsOptions{ProcRoot: f.roots.proc()})
+	ns, err := interception.NetnsFromFile(file, interception.NetnsOptions{ProcRoot: r.roots.proc()})
 	if err != nil {
 		return false
 	}
 	defer ns.Close() //nolint:errcheck // only looked at
-	return ns.ID() == r.NetnsID
+	return ns.ID() == record.NetnsID
 }
 
 // nothing returns why no lead counts. For a better reason, it looks for namespaces that have the
@@ -86,7 +86,7 @@ func (s *search) nothing(ctx context.Context) error {
 	for _, directory := range s.roots.Netns {
 		names, err := os.ReadDir(directory)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.against(Lead{Source: SourceNetns, At: directory}, ReasonUnreadable, err.Error())
+			s.against(Lead{Source: SourceNetns, At: directory}, ObstacleUnreadable, err.Error())
 		}
 		for _, entry := range names {
 			if ctx.Err() != nil {
@@ -101,21 +101,21 @@ func (s *search) nothing(ctx context.Context) error {
 		return err
 	}
 	for _, known := range []struct {
-		reason Reason
-		detail string
+		obstacle Obstacle
+		detail   string
 	}{
-		{ReasonUnreadable, "what may lead to its network namespace cannot be read"},
-		{ReasonAnotherAddress, "what leads to it has none of its addresses"},
-		{ReasonAnotherUID, "the node knows another pod of this name"},
-		{ReasonUnproven, "a network namespace has its address, and nothing shows that it is the pod's"},
-		{ReasonHostNetwork, "what leads to it ends in the host's network namespace, or in this process's own"},
-		{ReasonVanished, "what led to it is gone"},
+		{ObstacleUnreadable, "what may lead to its network namespace cannot be read"},
+		{ObstacleAnotherAddress, "what leads to it has none of its addresses"},
+		{ObstacleAnotherUID, "the node knows another pod of this name"},
+		{ObstacleUnproven, "a network namespace has its address, and nothing shows that it is the pod's"},
+		{ObstacleHostNetwork, "what leads to it ends in the host's network namespace, or in this process's own"},
+		{ObstacleVanished, "what led to it is gone"},
 	} {
-		if slices.ContainsFunc(s.leads, func(l Lead) bool { return l.Reason == known.reason }) {
-			return s.refusal(known.reason, known.detail, s.leads)
+		if slices.ContainsFunc(s.leads, func(l Lead) bool { return l.Obstacle == known.obstacle }) {
+			return s.refusal(known.obstacle, known.detail, s.leads)
 		}
 	}
-	return s.refusal(ReasonNotFound, "nothing on this node leads to its network namespace", s.leads)
+	return s.refusal(ObstacleNotFound, "nothing on this node leads to its network namespace", s.leads)
 }
 
 // strangers looks for the pod's address in the namespaces of all processes.
@@ -156,6 +156,6 @@ func (s *search) suspect(lead Lead, open func() (*interception.Netns, error)) {
 	}
 	inside, err := namespace.Addresses(ns.File())
 	if err == nil && slices.ContainsFunc(s.pod.IPs, func(a netip.Addr) bool { return slices.Contains(inside, a) }) {
-		s.against(lead, ReasonUnproven, "it has the pod's address, and nothing shows that it is the pod's")
+		s.against(lead, ObstacleUnproven, "it has the pod's address, and nothing shows that it is the pod's")
 	}
 }
