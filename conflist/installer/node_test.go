@@ -21,7 +21,7 @@ const (
 )
 
 type testNode struct {
-	t       *testing.T
+	t       testing.TB
 	root    string
 	options Options // of the installers
 
@@ -29,7 +29,7 @@ type testNode struct {
 	said []string // messages of events
 }
 
-func newTestNode(t *testing.T) *testNode {
+func newTestNode(t testing.TB) *testNode {
 	t.Helper()
 	n := &testNode{t: t, root: t.TempDir()}
 	for _, directory := range []string{"net.d", "bin", "second", "cache", "account", "source", "others"} {

@@ -138,7 +138,6 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		"ends in .conf":             {Directory: "/d", Claims: claims, Want: reconciler.Want{Plugin: mesh("1"), Mode: reconciler.DropIn, File: "../a.conf"}},
 		"absolute path":             {Directory: "d", Claims: claims, Want: reconciler.Want{Plugin: mesh("1")}},
 		"nothing keeps the claim":   {Directory: "/d", Want: reconciler.Want{Plugin: mesh("1")}},
-		"give a ClaimFile":          {Directory: "/d", Want: reconciler.Want{Plugin: mesh("1")}, Claims: reconciler.ClaimFile{}},
 	} {
 		if _, err := reconciler.New(o); !errors.Is(err, reconciler.ErrInvalid) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want one that says %q", err, says)

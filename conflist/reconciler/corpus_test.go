@@ -33,7 +33,6 @@ type node struct {
 	mode      reconciler.Mode
 	context   context.Context //nolint:containedctx // of all that is done to the node
 	options   reconciler.Options
-	clock     func() time.Time // of daemons; nil is the system's
 }
 
 func newNode(t testing.TB, mode reconciler.Mode) *node {
@@ -47,7 +46,7 @@ func newNode(t testing.TB, mode reconciler.Mode) *node {
 	n.options = reconciler.Options{
 		Directory: n.directory,
 		Want:      reconciler.Want{Plugin: mesh("1"), Mode: mode},
-		Claims:    reconciler.ClaimFile{Path: n.claim}.Observed(unsynced{}),
+		Claims:    reconciler.ClaimFile{Path: n.claim, Calls: unsynced{}},
 		// No other program writes here at the same time: a file that ends too early is broken.
 		Now: func() time.Time { return time.Now().Add(time.Hour) },
 	}

@@ -176,7 +176,7 @@ func (n *crashNode) as(version string, mode reconciler.Mode, o filesystem.Observ
 	o = filesystemtest.WithoutSyncs(orNone(o))
 	options := n.options
 	options.Want.Plugin, options.Want.Mode = mesh(version), mode
-	options.Claims = reconciler.ClaimFile{Path: n.claim}.Observed(o)
+	options.Claims = reconciler.ClaimFile{Path: n.claim, Calls: o}
 	r, err := reconciler.New(options)
 	n.must(err)
 	return r, filesystem.WithObserver(context.Background(), o)

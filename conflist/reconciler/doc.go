@@ -16,28 +16,25 @@
 // # How to use it
 //
 // State what is wanted ([Want]: the plugin's entry, and a mode), where (the directory), and where
-// the claim is kept: in a [ClaimFile], or in your own [Claims] if you keep a record already. Then
+// the claim is kept ([Claims]). Then
 //
-//   - a daemon calls [Reconciler.Run], and logs and counts the events; an upgrade ends it by its
-//     context, and the next version goes on;
-//   - a daemon with a loop of its own calls [Reconciler.Ensure] whenever something changes;
+//   - a daemon calls [Reconciler.Ensure] whenever something changes;
 //   - an init container, or a command, calls [Reconciler.Install];
 //   - an uninstall calls [Reconciler.Remove], and nothing else does.
 //
-// The binary must be in place before the entry is: [Options].Ready checks that. Two processes may
-// keep one directory at once, as the old and the new one do in a rolling update, if they share the
-// claim; they must settle between themselves which of them writes.
+// The binary must be in place before the entry is. Two processes may keep one directory at once, as
+// the old and the new one do in a rolling update, if they share the claim; they must settle between
+// themselves which of them writes. Package installer does all of that: its daemon watches the
+// directory, restores the plugin, and keeps the claim.
 //
 // # Laws
 //
-//   - When everything is in place nothing is written, and while nothing changes only one slow timer
-//     runs.
+//   - When everything is in place nothing is written.
 //   - At every instant the directory has a complete, valid configuration. While the plugin moves
 //     from one place to another, or its entry changes, the configuration that a runtime loads has
 //     it.
-//   - What other programs undo is restored at once. If a program undoes it again and again, the
-//     observer learns which; if it does so more than twice a second, for more than ten times, the
-//     plugin is restored twice a second.
+//   - What other programs undo is restored, and the plan names the program, as far as the files show
+//     it.
 //   - If a crash or a power cut interrupts a change, the next process finishes or undoes it.
 //   - Remove restores the directory byte for byte, with owners and permission bits, except for what
 //     another program has changed since.
@@ -56,6 +53,6 @@
 //
 // # Non-goals
 //
-// The plugin's binary and credentials. Merging what several meshes want of one entry. Logging: the
-// observer receives what happens as values ([Event]).
+// The plugin's binary and credentials. Merging what several meshes want of one entry. Watching and
+// logging: the caller receives plans.
 package reconciler

@@ -3,7 +3,6 @@
 package reconciler_test
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -149,28 +148,4 @@ func TestATooLargeFileIsNoConfiguration(t *testing.T) {
 		t.Errorf("%v\n%v", err, plan)
 	}
 	n.want("after a refusal", before)
-}
-
-// TestRunLooksFromTimeToTime checks that changes without an event are found too.
-func TestRunLooksFromTimeToTime(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, reconciler.Splice)
-	n.write("10-calico.conflist", calicoList, 0o640)
-	n.options.Interval = time.Millisecond
-	looks := make(chan bool)
-	n.options.Ready = func(ctx context.Context) error {
-		select {
-		case looks <- true:
-		case <-ctx.Done():
-		}
-		return nil
-	}
-	n.start()
-	for range 20 { // the first few have reasons of their own
-		select {
-		case <-looks:
-		case <-time.After(patience):
-			t.Fatal("it doesn't look again")
-		}
-	}
 }

@@ -99,7 +99,7 @@ func ExampleReconciler_Install() {
 	r, err := reconciler.New(reconciler.Options{
 		Directory: filepath.Dir(file),
 		Want:      reconciler.Want{Plugin: conflist.Plugin{Type: "mesh-cni", Body: []byte(`{"type": "mesh-cni"}`)}},
-		Claims:    reconciler.ClaimFile{Path: filepath.Join(root, "mesh-cni.claim")},
+		Claims:    &record{},
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -114,51 +114,4 @@ func ExampleReconciler_Install() {
 	// Output:
 	// {"name": "net", "plugins": [{"type": "bridge"}, {"type": "mesh-cni"}]} <nil> <nil>
 	// {"name": "net", "plugins": [{"type": "bridge"}]} <nil> <nil>
-}
-
-// A daemon runs until its context ends, and receives events.
-func ExampleReconciler_Run() {
-	root, err := os.MkdirTemp("", "node")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer os.RemoveAll(root)
-	file := filepath.Join(root, "10-net.conflist")
-	calico := []byte(`{"name": "net", "plugins": [{"type": "calico"}]}`)
-	if err := os.WriteFile(file, calico, 0o600); err != nil {
-		fmt.Println(err)
-		return
-	}
-
-	ctx, stop := context.WithCancel(context.Background())
-	disturbed := false
-	r, err := reconciler.New(reconciler.Options{
-		Directory: root,
-		Want:      reconciler.Want{Plugin: conflist.Plugin{Type: "mesh-cni", Body: []byte(`{"type": "mesh-cni"}`)}},
-		Claims:    reconciler.ClaimFile{Path: filepath.Join(root, "mesh-cni.claim")},
-		OnEvent: func(event reconciler.Event) {
-			switch e := event.(type) {
-			case reconciler.Restored:
-				fmt.Println("restored in", e.File, "- undone by", e.By.Name)
-			case reconciler.Settled:
-				fmt.Println(e)
-				if disturbed {
-					stop()
-				} else if err := os.WriteFile(file, calico, 0o600); err != nil { // its owner rewrites it
-					fmt.Println(err)
-				}
-				disturbed = true
-			}
-		},
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	r.Run(ctx)
-	// Output:
-	// in place in 10-net.conflist
-	// restored in 10-net.conflist - undone by calico
-	// in place in 10-net.conflist
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -233,7 +234,7 @@ func TestALinkChangesBetweenLookAndWrite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.options.Claims = &meddlingClaims{reconciler.ClaimFile{Path: n.claim}.Observed(unsynced{}), func() {
+		n.options.Claims = &meddlingClaims{reconciler.ClaimFile{Path: n.claim, Calls: unsynced{}}, func() {
 			test.meddle(n)
 			undisturbed = dump(t, n.directory)
 		}}
@@ -326,62 +327,53 @@ func TestARuntimeIsToldOfWhatALinkLeadsTo(t *testing.T) {
 	}
 }
 
-// TestRunSeesWhatALinkLeadsTo has the target in a directory of its own, through a link that no
-// runtime loads.
-func TestRunSeesWhatALinkLeadsTo(t *testing.T) {
+// TestSeesWhatALinkLeadsTo has the target in a directory of its own, through a link that no runtime
+// loads. The plan names the directories whose changes matter.
+func TestSeesWhatALinkLeadsTo(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.Splice)
-	n.options.Interval = -1
 	shape{files: []string{
 		"10-calico.conflist", "->current/net", "current", "->v1", "v1/", "", "v1/net", calicoList, "v2/", "", "v2/net", calicoList,
 	}}.lay(t, n.directory)
 	before := dump(t, n.directory)
-	d := n.start()
-	if e := await[reconciler.Settled](d); e.Plan.File != "v1/net" || e.Plan.Primary != "10-calico.conflist" {
-		t.Errorf("settled: %v", e.Plan)
+	if plan := n.ensure(); plan.File != "v1/net" || plan.Primary != "10-calico.conflist" || !slices.Contains(plan.Directories(), "v1") {
+		t.Errorf("installed: %v", plan)
 	}
 	n.write("v1/net", calicoList, 0o644)
-	if e := await[reconciler.Restored](d); e.File != "v1/net" || e.By.Name != "calico" || e.Plan.Change.Cause != reconciler.Overwritten {
-		t.Errorf("restored: %+v", e)
+	if c := n.ensure().Change; c.File != "v1/net" || c.By.Name != "calico" || c.Cause != reconciler.Overwritten {
+		t.Errorf("restored: %v", c)
 	}
-	await[reconciler.Settled](d)
 	n.lead("current", "v2")
-	if e := await[reconciler.Settled](d); e.Plan.File != "v2/net" {
-		t.Errorf("settled: %v", e.Plan)
-	}
+	n.install()
 	n.wantEntryIn("v2/net")
 	n.rename("v2", "away")
-	await[reconciler.Waiting](d)
+	if plan := n.waits(); !slices.Contains(plan.Directories(), "current") && !slices.Contains(plan.Through, "v2") {
+		t.Errorf("through %v", plan.Through)
+	}
 	n.rename("away", "v2")
-	await[reconciler.Settled](d)
+	n.install()
 	n.unlink("v2/net")
-	await[reconciler.Waiting](d)
+	n.waits()
 	n.write("v2/net", calicoList, 0o644)
-	await[reconciler.Settled](d)
+	n.install()
 	n.lead("current", "v1")
-	await[reconciler.Settled](d)
-	d.stop()
+	n.install()
 	n.remove()
 	n.want("after the uninstall", before)
 }
 
-// TestRunCopiesWhatALinkLeadsTo checks that our own list follows the target, which another agent
-// writes.
-func TestRunCopiesWhatALinkLeadsTo(t *testing.T) {
+// TestCopiesWhatALinkLeadsTo checks that our own list follows the target, which another agent writes.
+func TestCopiesWhatALinkLeadsTo(t *testing.T) {
 	t.Parallel()
 	n := newLinkedNode(t, reconciler.Owned)
-	n.options.Interval = -1
 	before := dump(t, n.directory)
-	d := n.start()
-	await[reconciler.Settled](d)
+	n.ensure()
 	n.write("v1/net", strings.Replace(calicoList, `"snat": true`, `"snat": false`, 1), 0o644)
-	if e := await[reconciler.Installed](d); e.Plan.Change.Cause != reconciler.Propagated {
-		t.Errorf("change: %v", e.Plan.Change)
+	if c := n.ensure().Change; c.Cause != reconciler.Propagated {
+		t.Errorf("change: %v", c)
 	}
-	await[reconciler.Settled](d)
 	n.write("v1/net", calicoList, 0o644)
-	await[reconciler.Settled](d)
-	d.stop()
+	n.ensure()
 	n.remove()
 	n.want("after the uninstall", before)
 }

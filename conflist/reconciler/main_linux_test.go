@@ -27,14 +27,11 @@ func TestFullDisk(t *testing.T) {
 			n.write("10-calico.conflist", calicoList, 0o640)
 			before := dump(t, n.directory)
 			n.write("filler", strings.Repeat("x", 12<<10), 0o600)
-			d := n.start()
-			if e := await[reconciler.Failed](d); !errors.Is(e.Err, syscall.ENOSPC) || e.Pause <= 0 {
-				t.Errorf("failed: %+v", e)
+			if _, err := n.reconciler().Install(n.context); !errors.Is(err, syscall.ENOSPC) {
+				t.Errorf("a full disk: %v", err)
 			}
 			n.unlink("filler")
-			n.write("10-calico.conflist", calicoList, 0o640) // the reconciler does not wait for the event that frees the disk
-			await[reconciler.Settled](d)
-			d.stop()
+			n.install()
 			n.remove()
 			n.want("after the uninstall", before)
 		})
@@ -47,15 +44,14 @@ func TestReadOnlyDirectory(t *testing.T) {
 	n.write("10-calico.conflist", calicoList, 0o640)
 	mount(t, n.directory, n.directory, "", syscall.MS_BIND, "")
 	mount(t, n.directory, n.directory, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
-	d := n.start()
-	if e := await[reconciler.Failed](d); !errors.Is(e.Err, syscall.EROFS) {
-		t.Errorf("failed: %v", e.Err)
+	if _, err := n.reconciler().Install(n.context); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("a read-only directory: %v", err)
 	}
 	n.want("in a read-only directory", map[string]string{"10-calico.conflist": "-rw-r----- " + calicoList})
 	if err := syscall.Mount("", n.directory, "", syscall.MS_BIND|syscall.MS_REMOUNT, ""); err != nil {
 		t.Fatal(err)
 	}
-	await[reconciler.Settled](d) // a mount has no event: the pause between attempts is over
+	n.install()
 }
 
 // TestLinksInTheDirectory checks that nothing outside of the directory is read or written through a

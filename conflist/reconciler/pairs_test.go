@@ -20,7 +20,7 @@ func (n *node) other(mode reconciler.Mode) *node {
 	second.mode, second.claim = mode, n.claim+".other"
 	second.options.Want.Mode = mode
 	second.options.Want.Plugin = conflist.Plugin{Type: "other-cni", Body: []byte(`{"type": "other-cni", "level": 2}`)}
-	second.options.Claims = reconciler.ClaimFile{Path: second.claim}.Observed(unsynced{})
+	second.options.Claims = reconciler.ClaimFile{Path: second.claim, Calls: unsynced{}}
 	return &second
 }
 

@@ -23,20 +23,11 @@ type Options struct {
 	NodeDirectory string
 	// Want is what the directory is to have.
 	Want Want
-	// Claims keeps the record of what was installed; [ClaimFile] is enough for one mesh.
+	// Claims keeps the record of what was installed.
 	Claims Claims
 	// Shared means that another plugin's reconciler may be working in the directory while this one
 	// removes its plugin. Remove then keeps temporary files younger than a minute.
 	Shared bool
-	// Ready, unless it is nil, is called before anything is written: its error is what pods would
-	// lack if the runtime called the plugin now. Run calls it again when something changes.
-	Ready func(context.Context) error
-	// Also are directories whose changes may change the result of Ready.
-	Also []string
-	// OnEvent, unless it is nil, receives what Run does and finds. Run waits for it.
-	OnEvent func(Event)
-	// Interval is how often Run looks without a change. Zero: ten minutes; negative: never.
-	Interval time.Duration
 	// Now returns the time; nil means time.Now.
 	Now func() time.Time
 }
@@ -48,16 +39,13 @@ type Reconciler struct {
 	calls    filesystem.Observer // of the current pass; nil outside of tests
 }
 
-// defaultInterval is rare enough to cost nothing, and catches changes without an event.
-const defaultInterval = 10 * time.Minute
-
 func (o Options) validate() error {
 	var errs []error
 	if !filepath.IsAbs(o.Directory) {
 		errs = append(errs, fmt.Errorf("%w: the directory %q is not given by an absolute path", ErrInvalid, o.Directory))
 	}
-	if file, is := o.Claims.(ClaimFile); o.Claims == nil || is && file.Path == "" {
-		errs = append(errs, fmt.Errorf("%w: nothing keeps the claim: give a ClaimFile with a path, or Claims of your own", ErrInvalid))
+	if o.Claims == nil {
+		errs = append(errs, fmt.Errorf("%w: nothing keeps the claim: give Claims", ErrInvalid))
 	}
 	return errors.Join(errs...)
 }
@@ -67,14 +55,7 @@ func New(o Options) (*Reconciler, error) {
 	if err := errors.Join(o.Want.Validate(), o.validate()); err != nil {
 		return nil, err
 	}
-	if o.OnEvent == nil {
-		o.OnEvent = func(Event) {}
-	}
-	if o.Ready == nil {
-		o.Ready = func(context.Context) error { return nil }
-	}
 	o.NodeDirectory = cmp.Or(o.NodeDirectory, filepath.ToSlash(o.Directory))
-	o.Interval = cmp.Or(o.Interval, defaultInterval)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -100,7 +81,7 @@ func (r *Reconciler) Ensure(ctx context.Context) (Plan, error) {
 }
 
 func (r *Reconciler) ensure(ctx context.Context) (Plan, error) {
-	if err := errors.Join(ctx.Err(), r.o.Ready(ctx)); err != nil {
+	if err := ctx.Err(); err != nil {
 		return Plan{}, err
 	}
 	r.calls = filesystem.ObserverFrom(ctx)

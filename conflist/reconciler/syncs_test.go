@@ -47,7 +47,7 @@ func TestARestoreSyncsTwice(t *testing.T) {
 			}
 			counted := &syncs{}
 			ctx := filesystem.WithObserver(t.Context(), counted)
-			n.options.Claims = reconciler.ClaimFile{Path: n.claim}.Observed(counted)
+			n.options.Claims = reconciler.ClaimFile{Path: n.claim, Calls: counted}
 			r := n.reconciler()
 			if _, err := r.Install(ctx); err != nil {
 				t.Fatal(err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reconciler_test
+package installer
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/meshcni/meshcni/conflist/reconciler"
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
@@ -54,30 +53,25 @@ type restores struct {
 
 func newRestores(b *testing.B) *restores {
 	b.Helper()
-	n := newNode(b, reconciler.Splice)
-	r := &restores{b: b, file: filepath.Join(n.directory, "10-calico.conflist"), restored: make(chan time.Time, 100)}
-	n.write("10-calico.conflist", calicoList, 0o644)
-	n.options.Claims = reconciler.ClaimFile{Path: n.claim}
+	n := newTestNode(b)
+	r := &restores{b: b, file: n.in("net.d/10-net.conflist"), restored: make(chan time.Time, 100)}
 	n.options.Now = func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }
-	settled := make(chan bool, 1)
-	n.options.OnEvent = func(e reconciler.Event) {
-		switch e := e.(type) {
-		case reconciler.Settled:
-			select {
-			case settled <- true:
-			default: // only the first counts
-			}
-		case reconciler.Fighting:
-			if e.Pause > 0 {
+	n.options.OnEvent = func(e Event) {
+		for _, fact := range e.Facts {
+			if pause, is := fact.Value.(time.Duration); is && fact.Name == "pause" && pause > 0 {
 				b.Error("restores are paused")
 			}
 		}
 	}
 	ctx, cancel := context.WithCancel(filesystem.WithObserver(context.Background(), r))
-	done := make(chan struct{})
-	go func() { defer close(done); n.reconciler().Run(ctx) }()
-	b.Cleanup(func() { cancel(); <-done })
-	<-settled
+	done := make(chan error, 1)
+	go func() { done <- n.installer().Run(ctx) }()
+	b.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
+	})
 	<-r.restored // the installation
 	return r
 }
@@ -93,7 +87,7 @@ func (r *restores) Observe(call filesystem.Call, do func() error) error {
 
 func (r *restores) measure() time.Duration {
 	temporary := r.file + ".owner"
-	if err := os.WriteFile(temporary, []byte(calicoList), 0o644); err != nil {
+	if err := os.WriteFile(temporary, []byte(testNetwork), 0o644); err != nil {
 		r.b.Fatal(err)
 	}
 	begun := time.Now()
@@ -109,7 +103,7 @@ func (r *restores) sync() time.Duration {
 		r.b.Fatal(err)
 	}
 	defer file.Close()
-	if _, err := file.WriteString(calicoList); err != nil {
+	if _, err := file.WriteString(testNetwork); err != nil {
 		r.b.Fatal(err)
 	}
 	begun := time.Now()
@@ -139,7 +133,7 @@ func BenchmarkNeighbour(b *testing.B) {
 							b.Fatal(err)
 						}
 						now := time.Now()
-						if !bytes.Contains(text, []byte(meshType)) || last.Equal(begun) { // measure waits for the restore
+						if !bytes.Contains(text, []byte(testPlugin)) || last.Equal(begun) { // measure waits for the restore
 							gone += now.Sub(last)
 						}
 						last = now
