@@ -25,37 +25,27 @@ var errFindings = errors.New("there are findings")
 var errTold = errors.New("something went wrong, as was said")
 
 func run(ctx context.Context, env environment) int {
-	command := newCommand(env)
-	command.SetArgs(append([]string{}, env.args...)) // nil would mean the process's own arguments
-	command.SetIn(env.stdin)
-	command.SetOut(env.stdout)
-	command.SetErr(env.stderr)
-	err := command.ExecuteContext(ctx)
-	var usage *usageError
+	root := newCommand(env)
+	root.SetArgs(append([]string{}, env.args...)) // nil would mean the process's own arguments
+	root.SetIn(env.stdin)
+	root.SetOut(env.stdout)
+	root.SetErr(env.stderr)
+	parsed := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
+	command, err := root.ExecuteContextC(ctx)
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errFindings):
 		return exitFindings
-	case errors.Is(err, errTold):
-		return exitTrouble
-	case errors.As(err, &usage):
-		fmt.Fprintf(env.stderr, "meshplan: %v\nRun \"%s --help\" for usage.\n", err, usage.command)
-	default:
+	case !errors.Is(err, errTold):
 		fmt.Fprintf(env.stderr, "meshplan: %v\n", err)
+	}
+	if !parsed {
+		fmt.Fprintf(env.stderr, "Run \"%s --help\" for usage.\n", command.CommandPath())
 	}
 	return exitTrouble
 }
-
-// usageError is an error in the command line.
-type usageError struct {
-	err error
-	// command is the subcommand whose help explains the syntax.
-	command string
-}
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
 
 const rootLong = `meshplan shows what meshcni does with a pod's traffic, and why. It changes nothing.
 
@@ -78,49 +68,9 @@ func newCommand(env environment) *cobra.Command {
 		Version:       env.version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          noArguments,
-		RunE: func(command *cobra.Command, _ []string) error {
-			return command.Help()
-		},
 	}
-	root.AddCommand(newPlanCommand(), newTraceCommand(), newExplainCommand(), newDiffCommand(), newEquivalentCommand(), newLintCommand(),
-		newVersionCommand(env.version))
-	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return usage(command, err) })
+	root.AddCommand(newPlanCommand(), newTraceCommand(), newExplainCommand(), newDiffCommand(), newEquivalentCommand(), newLintCommand())
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
 	root.SetVersionTemplate("meshplan {{.Version}}\n")
 	return root
-}
-
-func newVersionCommand(version string) *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  arguments(0, 0, "none"),
-		RunE: func(command *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(command.OutOrStdout(), "meshplan %s\n", version)
-			return err
-		},
-	}
-}
-
-func usage(command *cobra.Command, err error) error {
-	return &usageError{err: err, command: command.CommandPath()}
-}
-
-func noArguments(command *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usage(command, fmt.Errorf("%q is no command", args[0]))
-	}
-	return nil
-}
-
-// arguments refuses a command line with fewer or more arguments than the command takes; most is -1
-// for no upper bound.
-func arguments(least, most int, names string) cobra.PositionalArgs {
-	return func(command *cobra.Command, args []string) error {
-		if len(args) < least || most >= 0 && len(args) > most {
-			return usage(command, fmt.Errorf("%d arguments given, want %s", len(args), names))
-		}
-		return nil
-	}
 }

@@ -28,7 +28,7 @@ func newDiffCommand() *cobra.Command {
 		Short:   "Compare the rules of two sources",
 		Long:    diffLong,
 		Example: diffExample,
-		Args:    arguments(2, 2, "two SOURCEs"),
+		Args:    cobra.ExactArgs(2),
 	}
 	source := addSource(command)
 	form := addOutput(command, "lines", "json")

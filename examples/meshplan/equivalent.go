@@ -27,7 +27,7 @@ func newEquivalentCommand() *cobra.Command {
 		Short:   "Tell whether two sources do the same to every packet",
 		Long:    equivalentLong,
 		Example: equivalentExample,
-		Args:    arguments(2, 2, "two SOURCEs"),
+		Args:    cobra.ExactArgs(2),
 	}
 	source := addSource(command)
 	form := addOutput(command, "text", "json")
@@ -88,7 +88,7 @@ func newLintCommand() *cobra.Command {
 		Short:   "Find rules that do nothing",
 		Long:    lintLong,
 		Example: lintExample,
-		Args:    arguments(1, 1, "one SOURCE"),
+		Args:    cobra.ExactArgs(1),
 	}
 	source := addSource(command)
 	form := addOutput(command, "lines", "json")

@@ -34,14 +34,14 @@ func newExplainCommand() *cobra.Command {
 		Short:   "Tell who decides about packets, and why",
 		Long:    explainLong,
 		Example: explainExample,
-		Args:    arguments(1, -1, "a SOURCE"),
+		Args:    cobra.MinimumNArgs(1),
 	}
 	source := addSource(command)
 	form := addOutput(command, "table", "json")
 	command.RunE = func(command *cobra.Command, args []string) error {
 		query, err := proof.ParseQuery(strings.Join(args[1:], " "))
 		if err != nil {
-			return usage(command, err)
+			return err
 		}
 		return source.tell(command, args[0], form, func(r rules) (answer, error) {
 			explanation, err := proof.Explain(r.state, query, proof.Options{Addresses: r.addresses})

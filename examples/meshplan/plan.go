@@ -34,7 +34,7 @@ func newPlanCommand() *cobra.Command {
 		Short:   "Print the rules of a pod or a namespace",
 		Long:    planLong,
 		Example: planExample,
-		Args:    arguments(1, 1, "one SOURCE"),
+		Args:    cobra.ExactArgs(1),
 	}
 	source := addSource(command)
 	form := addOutput(command, "table", "text", "json", "nft", "iptables", "ip6tables", "mermaid")

@@ -105,9 +105,9 @@ twice, the first is for the first source, and the second for the second.`
 func (s *source) readBoth(command *cobra.Command, arguments []string) (a, b rules, err error) {
 	switch {
 	case arguments[0] == "-" && arguments[1] == "-":
-		return a, b, usage(command, errors.New("the standard input can be read once only"))
+		return a, b, errors.New("the standard input can be read once only")
 	case len(s.pods) > 2:
-		return a, b, usage(command, fmt.Errorf("--pod is given %d times, want once for each SOURCE at most", len(s.pods)))
+		return a, b, fmt.Errorf("--pod is given %d times, want once for each SOURCE at most", len(s.pods))
 	}
 	// A single name applies to each source that has several pods.
 	first := selection{names: s.pods, lenient: true}

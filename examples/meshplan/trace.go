@@ -48,7 +48,7 @@ func newTraceCommand() *cobra.Command {
 		Short:   "Tell where a packet ends, and which rule decides that",
 		Long:    traceLong,
 		Example: traceExample,
-		Args:    arguments(2, -1, "a SOURCE and a PACKET at least"),
+		Args:    cobra.MinimumNArgs(2),
 	}
 	var ports []uint
 	var addresses []string
@@ -60,7 +60,7 @@ func newTraceCommand() *cobra.Command {
 	command.RunE = func(command *cobra.Command, args []string) error {
 		t, err := newTracing(args[1:], ports, addresses)
 		if err != nil {
-			return usage(command, err)
+			return err
 		}
 		t.form, t.notes = form.value, command.ErrOrStderr()
 		err = source.tell(command, args[0], form, t.walk)
