@@ -62,6 +62,11 @@ func rules(t *testing.T) []rule {
 			never: []string{"./interception/sidecar"},
 		},
 		{
+			why:   "the watch of a node's pods serves repair and ambient, and decides nothing about a pod",
+			from:  []string{"./internal/nodepods"},
+			never: []string{"./repair/...", "./ambient/...", "./interception/sidecar", "k8s.io/api/...", "k8s.io/client-go/kubernetes/..."},
+		},
+		{
 			why:   "the finder of pods' namespaces serves repair and ambient, and knows neither Kubernetes nor what is captured",
 			from:  []string{"./interception/podnetns"},
 			never: []string{"k8s.io/...", "sigs.k8s.io/...", "./repair/...", "./ambient/...", "./interception/sidecar"},
@@ -73,9 +78,9 @@ func rules(t *testing.T) []rule {
 			never:  []string{"./examples/..."},
 		},
 		{
-			why:    "Kubernetes types stay in controllers, agents and examples",
+			why:    "Kubernetes types stay in controllers, internal/nodepods, agents and examples",
 			from:   []string{"./..."},
-			except: []string{"./examples/...", "./.../controller/...", "./.../agent/..."},
+			except: []string{"./examples/...", "./internal/nodepods", "./.../controller/...", "./.../agent/..."},
 			never:  []string{"k8s.io/...", "sigs.k8s.io/..."},
 		},
 		{
@@ -180,6 +185,12 @@ func TestImportRulesCatch(t *testing.T) {
 					"rendered, recorded, applied and repaired with serves every planner, and knows none",
 			},
 		},
+		"repair in the watch of the pods": {
+			"./internal/nodepods", "./repair",
+			[]string{
+				"./internal/nodepods imports ./repair: the watch of a node's pods serves repair and ambient, and decides nothing about a pod",
+			},
+		},
 		"repair in the finder": {
 			"./interception/podnetns", "./repair",
 			[]string{
@@ -195,8 +206,8 @@ func TestImportRulesCatch(t *testing.T) {
 			"./internal/netlink", "k8s.io/client-go/rest",
 			[]string{
 				"./interception/nftables imports ./internal/netlink imports k8s.io/client-go/rest: " +
-					"Kubernetes types stay in controllers, agents and examples",
-				"./internal/netlink imports k8s.io/client-go/rest: Kubernetes types stay in controllers, agents and examples",
+					"Kubernetes types stay in controllers, internal/nodepods, agents and examples",
+				"./internal/netlink imports k8s.io/client-go/rest: Kubernetes types stay in controllers, internal/nodepods, agents and examples",
 				"./examples/istio-cni imports ./interception/nftables imports ./internal/netlink imports k8s.io/client-go/rest: " +
 					"the plugin is small, and starts once for each pod",
 			},
@@ -228,7 +239,8 @@ func TestImportRulesCatch(t *testing.T) {
 					"the types of Kubernetes' API and its clients take more memory than all pods of a node",
 			},
 		},
-		"Kubernetes in a controller": {"./repair/controller", "k8s.io/client-go/rest", nil},
+		"Kubernetes in a controller":          {"./repair/controller", "k8s.io/client-go/rest", nil},
+		"Kubernetes in the watch of the pods": {"./internal/nodepods", "k8s.io/client-go/rest", nil},
 		"testing in a product": {
 			"./examples/demo/node", "testing",
 			[]string{"./examples/demo/node imports testing: what only tests need isn't linked into products"},
@@ -295,6 +307,7 @@ func madeUp(t *testing.T) graph {
 	g.add("./examples/install-cni", "./conflist")
 	g.add("./examples/node-watcher", "k8s.io/client-go/rest")
 	g.add("./repair/controller", "net/http")
+	g.add("./internal/nodepods", "k8s.io/client-go/tools/cache")
 	g.add("./repair/controller", "./interception/podsource")
 	g.add("./interception/sidecar", "./interception")
 	for _, name := range []string{"./interception/journal", "./interception/podnetns", "./interception/iptables", "./interception/choice"} {

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/meshcni/meshcni/internal/nodepods"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/controller"
 )
@@ -241,7 +242,7 @@ func TestRepairSlowServer(t *testing.T) {
 // labelled returns the number of marked pods that the controller knows.
 func (k *keeper) labelled() (pods int) {
 	for _, object := range k.known.List() {
-		if o, is := object.(*controller.Object); is && o.Labels[repair.IstioLabel().Key] == "true" {
+		if o, is := object.(*nodepods.Object); is && o.Labels[repair.IstioLabel().Key] == "true" {
 			pods++
 		}
 	}

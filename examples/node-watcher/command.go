@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/meshcni/meshcni/examples/internal/podnews"
-	"github.com/meshcni/meshcni/examples/node-watcher/internal/nodepods"
+	"github.com/meshcni/meshcni/examples/node-watcher/internal/answers"
 	"github.com/meshcni/meshcni/examples/node-watcher/internal/presence"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
@@ -40,7 +40,7 @@ const (
 
 // options are the command line's.
 type options struct {
-	server nodepods.Server
+	server answers.Server
 	node   string
 	dir    string
 	// installation is the ConfigMap that is removed only at the end of the installation, as
@@ -128,7 +128,7 @@ func watch(ctx context.Context, env environment, o options, log *slog.Logger) er
 	memory := footprint.NewTrimmer(env.trimAfter, env.trim, log)
 	defer memory.Stop()
 	say := &announcer{to: env.stdout, log: log, memory: memory}
-	pods, err := nodepods.New(nodepods.Options{
+	pods, err := answers.New(answers.Options{
 		Server: o.server, Node: o.node, Version: env.version, Log: log, OnStatus: say.status, OnPod: say.pod, Silence: o.silence,
 	})
 	if err != nil {

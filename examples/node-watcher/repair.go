@@ -16,7 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
-	"github.com/meshcni/meshcni/examples/node-watcher/internal/nodepods"
+	"github.com/meshcni/meshcni/examples/node-watcher/internal/answers"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/controller"
 )
@@ -35,7 +35,7 @@ type repairer struct {
 }
 
 // newRepairer parses the daemon's configuration.
-func newRepairer(text string, known *nodepods.Pods, o options, version string, log *slog.Logger, say func(line any)) (*repairer, error) {
+func newRepairer(text string, known *answers.Pods, o options, version string, log *slog.Logger, say func(line any)) (*repairer, error) {
 	var config repairconf.Config
 	if err := json.Unmarshal([]byte(text), &config); err != nil {
 		return nil, fmt.Errorf("-repair: %w", err)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/meshcni/meshcni/internal/nodepods"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/controller"
 )
@@ -116,9 +117,9 @@ func boundedAttempts(t *testing.T, err error) {
 }
 
 // brokenObject returns a broken pod as an informer keeps it.
-func brokenObject(t *testing.T) *controller.Object {
+func brokenObject(t *testing.T) *nodepods.Object {
 	t.Helper()
-	var o controller.Object
+	var o nodepods.Object
 	if err := json.Unmarshal([]byte(`{
 		"metadata": {
 			"namespace": "shop", "name": "web-0", "uid": "1", "resourceVersion": "1", "annotations": {"sidecar.istio.io/status": "{}"},

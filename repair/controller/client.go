@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/meshcni/meshcni/internal/nodepods"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -36,13 +38,9 @@ func NewClient(config *rest.Config) (*Client, error) {
 	if config == nil {
 		return nil, fmt.Errorf("%w: a client needs a configuration, such as that of rest.InClusterConfig", ErrOptions)
 	}
-	config = rest.CopyConfig(config)
-	version := groupVersion()
-	config.APIPath = "/api"
-	config.ContentConfig = rest.ContentConfig{GroupVersion: &version, NegotiatedSerializer: codecs(), ContentType: jsonType}
-	client, err := rest.RESTClientFor(config)
+	client, err := nodepods.NewClient(config)
 	if err != nil {
-		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
+		return nil, err
 	}
 	return &Client{rest: client, now: time.Now}, nil
 }
@@ -52,30 +50,23 @@ const (
 	jsonType    = "application/json"
 )
 
-// Informer lists and watches the selected pods of a node, as [*Object], of which it keeps what
-// matters. The caller runs it. It never resyncs by itself. Without the node's name it returns
-// [ErrOptions]: an empty name would select the pods that are on no node.
+// Informer lists and watches the selected pods of a node, and keeps of them what matters. The caller
+// runs it. It never resyncs by itself. Without the node's name it returns [ErrOptions].
 func (c *Client) Informer(node string, pods Selection) (cache.SharedIndexInformer, error) {
-	if node == "" {
-		return nil, fmt.Errorf("%w: the node's name is needed", ErrOptions)
+	informer, err := nodepods.NewInformer(c.rest, node, pods.labels, pods.fields)
+	if errors.Is(err, nodepods.ErrNoNode) {
+		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
-	lists := cache.NewFilteredListWatchFromClient(c.rest, podResource, metav1.NamespaceAll, pods.on(node))
-	informer := cache.NewSharedIndexInformer(lists, &Object{}, 0, cache.Indexers{})
-	if err := informer.SetTransform(strip); err != nil {
-		return nil, fmt.Errorf("make an informer: %w", err)
-	}
-	return informer, nil
+	return informer, err
 }
-
-const podResource = "pods"
 
 // Pod reads one pod as it is now.
 func (c *Client) Pod(ctx context.Context, namespace, name string) (repair.Pod, error) {
-	var o Object
-	if err := c.rest.Get().Namespace(namespace).Resource(podResource).Name(name).MaxRetries(0).Do(ctx).Into(&o); err != nil {
+	var o nodepods.Object
+	if err := c.rest.Get().Namespace(namespace).Resource(nodepods.Resource).Name(name).MaxRetries(0).Do(ctx).Into(&o); err != nil {
 		return repair.Pod{}, fmt.Errorf("get pod %s/%s: %w", namespace, name, err)
 	}
-	return o.Pod(), nil
+	return podOf(&o), nil
 }
 
 // Do labels, deletes or evicts a pod.
@@ -133,7 +124,7 @@ func (c *Client) write(action repair.Action) (request *rest.Request, body any) {
 	default:
 		return nil, nil
 	}
-	return request.Namespace(of.Namespace).Resource(podResource).Name(of.Name), body
+	return request.Namespace(of.Namespace).Resource(nodepods.Resource).Name(of.Name), body
 }
 
 // send sends a request once: the caller decides when to retry. The API server answers an eviction

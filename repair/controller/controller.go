@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
+	"github.com/meshcni/meshcni/internal/nodepods"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -174,7 +175,7 @@ func (c *Controller) deleted(object any) {
 }
 
 func versionOf(object any) string {
-	if o, isPod := object.(*Object); isPod {
+	if o, isPod := object.(*nodepods.Object); isPod {
 		return string(o.UID) + " " + o.ResourceVersion
 	}
 	return ""

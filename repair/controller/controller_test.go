@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
+	"github.com/meshcni/meshcni/internal/nodepods"
 	"github.com/meshcni/meshcni/internal/testing/fakecluster"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/controller"
@@ -341,11 +342,11 @@ func TestSelection(t *testing.T) {
 func TestLargePods(t *testing.T) {
 	t.Parallel()
 	large := broken("web-0")
-	large.Annotations = map[string]string{"note": strings.Repeat("x", controller.MaxPod)}
+	large.Annotations = map[string]string{"note": strings.Repeat("x", nodepods.MaxPod)}
 	f := start(t, options(repair.ModeLabel), large)
 	f.awaitDone(t, repair.ModeLabel, controller.ResultSuccess, 1)
 	for _, object := range f.informer.GetStore().List() {
-		if o, isPod := object.(*controller.Object); !isPod || !o.TooLarge || len(o.Annotations) > 0 {
+		if o, isPod := object.(*nodepods.Object); !isPod || !o.TooLarge || len(o.Annotations) > 0 {
 			t.Errorf("kept %+v", object)
 		}
 	}

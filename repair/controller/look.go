@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/meshcni/meshcni/internal/nodepods"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -101,20 +102,20 @@ func (c *Controller) carryOut(ctx context.Context, pod repair.Pod, p *patient, o
 // little of it; with an error, only the pod's names are set.
 func (c *Controller) pod(ctx context.Context, key string) (pod repair.Pod, found bool, err error) {
 	object, found, err := c.options.Informer.GetStore().GetByKey(key)
-	o, isPod := object.(*Object)
+	o, isPod := object.(*nodepods.Object)
 	switch {
 	case err != nil || !found:
 		return repair.Pod{}, false, err
 	case !isPod:
 		return repair.Pod{}, false, fmt.Errorf("pod %s: the informer has %T: make it with Client.Informer", key, object)
 	case !o.TooLarge:
-		return o.Pod(), true, nil
+		return podOf(o), true, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	switch pod, err = c.options.Cluster.Pod(ctx, o.Namespace, o.Name); {
 	case err != nil:
-		return o.Pod(), true, err
+		return podOf(o), true, err
 	case pod.UID != string(o.UID):
 		return repair.Pod{}, false, nil // the informer will report it
 	default:

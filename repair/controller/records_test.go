@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/nodepods"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/controller"
 )
@@ -78,9 +79,9 @@ func (l *teller) Tell(_ context.Context, e controller.Event) error {
 }
 
 // lone returns a running pod in the mesh without a validator.
-func lone(t *testing.T, version string) *controller.Object {
+func lone(t *testing.T, version string) *nodepods.Object {
 	t.Helper()
-	var o controller.Object
+	var o nodepods.Object
 	if err := json.Unmarshal([]byte(`{
 		"metadata": {
 			"namespace": "shop", "name": "web-0", "uid": "1", "resourceVersion": "`+version+`", "annotations": {"sidecar.istio.io/status": "{}"}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -48,20 +47,6 @@ func ParseSelection(labelSelector, fieldSelector string) (Selection, error) {
 // Has reports whether the selection includes the pod.
 func (s Selection) Has(pod repair.Pod) bool {
 	return (s.labels == nil || s.labels.Matches(labels.Set(pod.Labels))) && (s.fields == nil || s.fields.Matches(fieldsOf(pod)))
-}
-
-// on selects the pods of a node.
-func (s Selection) on(node string) func(*metav1.ListOptions) {
-	byField := fields.OneTermEqualSelector("spec.nodeName", node)
-	if s.fields != nil && !s.fields.Empty() {
-		byField = fields.AndSelectors(byField, s.fields)
-	}
-	return func(o *metav1.ListOptions) {
-		o.FieldSelector = byField.String()
-		if s.labels != nil {
-			o.LabelSelector = s.labels.String()
-		}
-	}
 }
 
 func fieldsOf(pod repair.Pod) fields.Set {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodepods
+package answers
 
 import (
 	"cmp"
@@ -18,6 +18,7 @@ import (
 	"github.com/meshcni/meshcni/examples/internal/contact"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/nodepods"
 	"github.com/meshcni/meshcni/repair/controller"
 )
 
@@ -202,7 +203,7 @@ func (p *Pods) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, erro
 	if err != nil {
 		return interception.Pod{}, fmt.Errorf("look for pod %s: %w", ref, err)
 	}
-	known, isPod := object.(*controller.Object)
+	known, isPod := object.(*nodepods.Object)
 	switch {
 	case !found || !isPod:
 		if brokenAt != "" && brokenAt == p.informer.LastSyncResourceVersion() {
@@ -210,9 +211,9 @@ func (p *Pods) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, erro
 		}
 		return interception.Pod{}, podsource.ErrNotFound
 	case known.TooLarge:
-		return interception.Pod{}, fmt.Errorf("%w: the pod has more than %d bytes, which are not kept here", podsource.ErrNotReady, controller.MaxPod)
+		return interception.Pod{}, fmt.Errorf("%w: the pod has more than %d bytes, which are not kept here", podsource.ErrNotReady, nodepods.MaxPod)
 	}
-	return podOf(known), nil
+	return known.Pod(), nil
 }
 
 // teller passes on the informer's events about pods. It drops most updates, which are about a pod's
@@ -243,7 +244,7 @@ func teller(tell func(podsource.Ref, *interception.Pod)) cache.ResourceEventHand
 
 // answerOf returns what is known about an object's pod; nil for a pod that is too large to be kept.
 func answerOf(object any) (ref podsource.Ref, pod *interception.Pod, known bool) {
-	o, isPod := object.(*controller.Object)
+	o, isPod := object.(*nodepods.Object)
 	if !isPod {
 		return ref, nil, false
 	}
@@ -251,10 +252,6 @@ func answerOf(object any) (ref podsource.Ref, pod *interception.Pod, known bool)
 	if o.TooLarge {
 		return ref, nil, true
 	}
-	answer := podOf(o)
+	answer := o.Pod()
 	return ref, &answer, true
-}
-
-func podOf(o *controller.Object) interception.Pod {
-	return o.Spec.Pod(o.Namespace, o.Name, string(o.UID), o.Labels, o.Annotations)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodepods
+package answers
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 	"github.com/meshcni/meshcni/examples/internal/istiomesh"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/nodepods"
 	"github.com/meshcni/meshcni/internal/testing/fakecluster"
-	"github.com/meshcni/meshcni/repair/controller"
 )
 
 const patience = 60 * time.Second
@@ -172,8 +172,8 @@ func TestServerThatIsAway(t *testing.T) {
 func TestPodsAreBounded(t *testing.T) {
 	t.Parallel()
 	large, applied := pods("a", "large")[0], pods("a", "applied")[0]
-	large.Annotations = map[string]string{"note": strings.Repeat("x", controller.MaxPod)}
-	applied.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat("x", controller.MaxPod)}
+	large.Annotations = map[string]string{"note": strings.Repeat("x", nodepods.MaxPod)}
+	applied.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat("x", nodepods.MaxPod)}
 	f := newFixture(t, large, applied)
 	f.waitStatus(t, true, "")
 	f.waitPod(t, "large", podsource.ErrNotReady, nil)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/nodepods"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/controller"
 )
@@ -44,7 +45,7 @@ const object = `{
 // TestObject has every field that counts.
 func TestObject(t *testing.T) {
 	t.Parallel()
-	var o controller.Object
+	var o nodepods.Object
 	if err := json.Unmarshal([]byte(object), &o); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func TestObject(t *testing.T) {
 			{Name: "app", State: repair.ContainerState{Waiting: "CrashLoopBackOff"}},
 		},
 	}
-	if diff := cmp.Diff(want, o.Pod(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+	if diff := cmp.Diff(want, controller.PodOf(&o), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+package nodepods
 
 import (
-	"net/netip"
-	"strings"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
-	"github.com/meshcni/meshcni/repair"
 )
 
 // MaxPod is the maximum number of bytes of text that are kept of a pod.
@@ -22,28 +17,30 @@ const MaxPod = 64 << 10
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // Object is a Pod object, version v1, decoded only as far as it decides about traffic and repair.
-// The informer of [Client] keeps Objects; callers must not change them.
+// The informer of [NewInformer] keeps Objects; callers must not change them.
 type Object struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
-	Spec              podSpec   `json:"spec"`
-	Status            podStatus `json:"status"`
+	Spec              PodSpec   `json:"spec"`
+	Status            PodStatus `json:"status"`
 	// TooLarge reports that the pod has more than [MaxPod] bytes, and that only its names are kept.
 	TooLarge bool `json:"-"`
 }
 
-type podSpec struct {
+// PodSpec is the specification.
+type PodSpec struct {
 	podsource.PodSpec
 	NodeName      string `json:"nodeName"`
 	RestartPolicy string `json:"restartPolicy"`
 }
 
-type podStatus struct {
+// PodStatus is the status.
+type PodStatus struct {
 	Phase                 string            `json:"phase"`
 	PodIPs                []podIP           `json:"podIPs"`
 	Conditions            []condition       `json:"conditions"`
-	InitContainerStatuses []containerStatus `json:"initContainerStatuses"`
-	ContainerStatuses     []containerStatus `json:"containerStatuses"`
+	InitContainerStatuses []ContainerStatus `json:"initContainerStatuses"`
+	ContainerStatuses     []ContainerStatus `json:"containerStatuses"`
 }
 
 type podIP struct {
@@ -56,16 +53,18 @@ type condition struct {
 	Reason string `json:"reason"`
 }
 
-type containerStatus struct {
+// ContainerStatus is the status of one container.
+type ContainerStatus struct {
 	Name         string         `json:"name"`
 	ContainerID  string         `json:"containerID"`
 	Started      bool           `json:"started"`
 	RestartCount int32          `json:"restartCount"`
-	State        containerState `json:"state"`
-	LastState    containerState `json:"lastState"`
+	State        ContainerState `json:"state"`
+	LastState    ContainerState `json:"lastState"`
 }
 
-type containerState struct {
+// ContainerState is waiting, running or terminated.
+type ContainerState struct {
 	Waiting    *waiting    `json:"waiting"`
 	Running    *struct{}   `json:"running"`
 	Terminated *terminated `json:"terminated"`
@@ -100,17 +99,6 @@ func (l *objectList) DeepCopyObject() runtime.Object {
 	return &same
 }
 
-// codecs decode only pods and the API server's errors.
-func codecs() runtime.NegotiatedSerializer {
-	scheme := runtime.NewScheme()
-	scheme.AddKnownTypeWithName(groupVersion().WithKind("Pod"), &Object{})
-	scheme.AddKnownTypeWithName(groupVersion().WithKind("PodList"), &objectList{})
-	metav1.AddToGroupVersion(scheme, groupVersion())
-	return serializer.NewCodecFactory(scheme).WithoutConversion()
-}
-
-func groupVersion() schema.GroupVersion { return schema.GroupVersion{Version: "v1"} }
-
 // strip drops the fields that are not used, and most of a pod that is too large.
 func strip(object any) (any, error) {
 	o, isPod := object.(*Object)
@@ -136,7 +124,7 @@ func (o *Object) size() int {
 			size += len(key) + len(value)
 		}
 	}
-	for _, statuses := range [][]containerStatus{o.Status.InitContainerStatuses, o.Status.ContainerStatuses} {
+	for _, statuses := range [][]ContainerStatus{o.Status.InitContainerStatuses, o.Status.ContainerStatuses} {
 		for _, s := range statuses {
 			for _, end := range []*terminated{s.State.Terminated, s.LastState.Terminated} {
 				if end != nil {
@@ -148,56 +136,7 @@ func (o *Object) size() int {
 	return size
 }
 
-// Pod returns the pod in the form that package repair uses.
-func (o *Object) Pod() repair.Pod {
-	pod := repair.Pod{
-		Pod:             o.Spec.Pod(o.Namespace, o.Name, string(o.UID), o.Labels, o.Annotations),
-		ResourceVersion: o.ResourceVersion, NodeName: o.Spec.NodeName,
-		RestartPolicy: repair.RestartPolicy(o.Spec.RestartPolicy), Phase: repair.Phase(o.Status.Phase),
-	}
-	if o.DeletionTimestamp != nil {
-		pod.DeletionTimestamp = o.DeletionTimestamp.Time
-	}
-	for _, owner := range o.OwnerReferences {
-		pod.Owners = append(pod.Owners, repair.OwnerReference{
-			Kind: owner.Kind, Name: owner.Name, UID: string(owner.UID), Controller: owner.Controller != nil && *owner.Controller,
-		})
-	}
-	for _, ip := range o.Status.PodIPs {
-		// The API server accepts only valid addresses.
-		if address, err := netip.ParseAddr(ip.IP); err == nil {
-			pod.IPs = append(pod.IPs, address)
-		}
-	}
-	for _, c := range o.Status.Conditions {
-		pod.Conditions = append(pod.Conditions, repair.Condition(c))
-	}
-	for _, s := range o.Status.InitContainerStatuses {
-		pod.Statuses = append(pod.Statuses, s.status(true))
-	}
-	for _, s := range o.Status.ContainerStatuses {
-		pod.Statuses = append(pod.Statuses, s.status(false))
-	}
-	return pod
-}
-
-func (s containerStatus) status(initial bool) repair.ContainerStatus {
-	_, id, _ := strings.Cut(s.ContainerID, "://")
-	return repair.ContainerStatus{
-		Name: s.Name, ContainerID: id, Init: initial, Started: s.Started, RestartCount: s.RestartCount,
-		State: s.State.state(), Last: s.LastState.state(),
-	}
-}
-
-func (s containerState) state() repair.ContainerState {
-	state := repair.ContainerState{Running: s.Running != nil}
-	if s.Waiting != nil {
-		state.Waiting = s.Waiting.Reason
-	}
-	if end := s.Terminated; end != nil {
-		state.Terminated = &repair.Termination{
-			ExitCode: end.ExitCode, Reason: end.Reason, Message: end.Message, FinishedAt: end.FinishedAt.Time,
-		}
-	}
-	return state
+// Pod returns the pod as everything that decides about its traffic knows it.
+func (o *Object) Pod() interception.Pod {
+	return o.Spec.Pod(o.Namespace, o.Name, string(o.UID), o.Labels, o.Annotations)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodepods
+package answers
 
 import (
 	"strings"
@@ -9,8 +9,8 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/nodepods"
 	"github.com/meshcni/meshcni/internal/testing/fakecluster"
-	"github.com/meshcni/meshcni/repair/controller"
 )
 
 // hear waits for the next news, which must be about web-0.
@@ -42,7 +42,7 @@ func TestPodsAreTold(t *testing.T) {
 	if pod := f.hear(t); pod == nil || pod.Annotations["note"] != "new" {
 		t.Errorf("after a change: got %+v", pod)
 	}
-	web.Annotations = map[string]string{"note": strings.Repeat("x", controller.MaxPod)}
+	web.Annotations = map[string]string{"note": strings.Repeat("x", nodepods.MaxPod)}
 	f.cluster.Put(web)
 	if pod := f.hear(t); pod != nil {
 		t.Errorf("a pod that is too large to be kept was told")

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodepods
+
+import (
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Resource is the name of pods in the API server's paths.
+const Resource = "pods"
+
+// NewClient returns a client of the core API, version v1, that decodes pods as [*Object]. It replaces
+// the configuration's content settings, and sends no request.
+func NewClient(config *rest.Config) (*rest.RESTClient, error) {
+	config = rest.CopyConfig(config)
+	version := schema.GroupVersion{Version: "v1"}
+	config.APIPath = "/api"
+	config.ContentConfig = rest.ContentConfig{
+		GroupVersion: &version, NegotiatedSerializer: codecs(version), ContentType: runtime.ContentTypeJSON,
+	}
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
+	}
+	return client, nil
+}
+
+// codecs decode only pods and the API server's errors.
+func codecs(version schema.GroupVersion) runtime.NegotiatedSerializer {
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypeWithName(version.WithKind("Pod"), &Object{})
+	scheme.AddKnownTypeWithName(version.WithKind("PodList"), &objectList{})
+	metav1.AddToGroupVersion(scheme, version)
+	return serializer.NewCodecFactory(scheme).WithoutConversion()
+}
+
+// ErrNoNode means that the node has no name. The API server would select the pods that are on no
+// node.
+var ErrNoNode = errors.New("the node's name is needed")
+
+// NewInformer returns an informer of the selected pods of a node, as [*Object], of which it keeps
+// what matters. The selectors may be nil. The caller runs the informer, which never resyncs by
+// itself.
+func NewInformer(client cache.Getter, node string, byLabel labels.Selector, byField fields.Selector) (cache.SharedIndexInformer, error) {
+	if node == "" {
+		return nil, ErrNoNode
+	}
+	onNode := fields.OneTermEqualSelector("spec.nodeName", node)
+	if byField != nil && !byField.Empty() {
+		onNode = fields.AndSelectors(onNode, byField)
+	}
+	pods := cache.NewFilteredListWatchFromClient(client, Resource, metav1.NamespaceAll, func(o *metav1.ListOptions) {
+		o.FieldSelector = onNode.String()
+		if byLabel != nil {
+			o.LabelSelector = byLabel.String()
+		}
+	})
+	informer := cache.NewSharedIndexInformer(pods, &Object{}, 0, cache.Indexers{})
+	if err := informer.SetTransform(strip); err != nil {
+		return nil, fmt.Errorf("make an informer: %w", err)
+	}
+	return informer, nil
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodepods_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/meshcni/meshcni/internal/nodepods"
+	"github.com/meshcni/meshcni/internal/testing/fakecluster"
+)
+
+// TestInformer knows the pods of one node, and of a pod that is too large only the names.
+func TestInformer(t *testing.T) {
+	t.Parallel()
+	cluster := fakecluster.New()
+	cluster.Put(
+		fakecluster.Pod{Namespace: "shop", Name: "web-0", UID: "1", Node: "a"},
+		fakecluster.Pod{Namespace: "shop", Name: "web-1", UID: "2", Node: "b"},
+		fakecluster.Pod{
+			Namespace: "shop", Name: "large", UID: "3", Node: "a",
+			Annotations: map[string]string{"note": strings.Repeat("x", nodepods.MaxPod)},
+		},
+	)
+	server := httptest.NewServer(cluster.Handler())
+	t.Cleanup(func() { cluster.Refuse(http.StatusServiceUnavailable); server.Close() })
+	client, err := nodepods.NewClient(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nodepods.NewInformer(client, "", nil, nil); !errors.Is(err, nodepods.ErrNoNode) {
+		t.Errorf("without a node: %v", err)
+	}
+	informer, err := nodepods.NewInformer(client, "a", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); informer.RunWithContext(ctx) }()
+	t.Cleanup(func() { end(); <-done })
+	<-informer.HasSyncedChecker().Done()
+	for _, object := range informer.GetStore().List() {
+		o, is := object.(*nodepods.Object)
+		switch {
+		case is && o.Name == "web-0" && !o.TooLarge && o.Pod().UID == "1":
+		case is && o.Name == "large" && o.TooLarge && o.Annotations == nil:
+		default:
+			t.Errorf("knows %+v", object)
+		}
+	}
+	if n := len(informer.GetStore().ListKeys()); n != 2 {
+		t.Errorf("knows %d pods", n)
+	}
+}
