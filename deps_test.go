@@ -321,7 +321,7 @@ func madeUp(t *testing.T) graph {
 const pluginLinks = `
 	./interception ./interception/choice ./interception/journal ./interception/netfacts ./interception/nftables ./interception/plugin
 	./interception/plugin/exhaustion ./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/lower ./interception/sidecar ./internal/filesystem
-	./internal/handover ./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/request ./internal/route ./internal/spool
+	./internal/backend ./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/route ./internal/spool
 	./internal/version ./kubeconfig
 
 	github.com/containernetworking/cni/pkg/ns github.com/containernetworking/cni/pkg/skel

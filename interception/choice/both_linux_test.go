@@ -11,14 +11,8 @@ import (
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/sidecar"
-	"github.com/meshcni/meshcni/internal/handover"
+	"github.com/meshcni/meshcni/internal/backend"
 )
-
-// backend is a dataplane that leaves other owners' rules alone.
-type backend interface {
-	interception.Dataplane
-	handover.Predecessor
-}
 
 // TestBothStand has two dataplanes' rules in place, as during a takeover. Connections reach the
 // proxy and are answered. Older ones survive, even after the first dataplane's rules are removed.
@@ -30,7 +24,7 @@ func TestBothStand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all := map[string]backend{"nftables": native}
+		all := map[string]backend.Successor{"nftables": native}
 		for _, flavour := range []iptables.Flavour{iptables.Legacy, iptables.NFT} {
 			if all["iptables "+string(flavour)], err = iptables.New(iptables.Options{Flavour: flavour}); err != nil {
 				t.Fatal(err)
@@ -50,7 +44,7 @@ func TestBothStand(t *testing.T) {
 	})
 }
 
-func bothStand(t *testing.T, from, to backend, modes [2]sidecar.Mode) {
+func bothStand(t *testing.T, from, to backend.Successor, modes [2]sidecar.Mode) {
 	t.Helper()
 	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{
 		Ports: []uint16{8080}, ProxyPorts: []uint16{15001, 15006}, ProxyUID: 1337, ProxyGID: 1337,

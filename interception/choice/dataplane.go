@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/route"
 )
 
 // Dataplane is an [interception.Dataplane] that applies each plan with the first candidate that
@@ -84,11 +85,11 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 			state, first = one, false
 			return nil
 		}
-		rules := rulesOf(&interception.Plan{Objects: one.Objects})
+		rules := route.RulesOf(&interception.Plan{Objects: one.Objects})
 		if len(rules.Objects) == 0 {
 			return nil
 		}
-		if len(rulesOf(&interception.Plan{Objects: state.Objects}).Objects) == 0 {
+		if len(route.RulesOf(&interception.Plan{Objects: state.Objects}).Objects) == 0 {
 			one.Foreign = append(state.Foreign, one.Foreign...)
 			state = one
 			return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/internal/backend"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
@@ -221,7 +222,7 @@ func TestLeftoversGoLast(t *testing.T) {
 			rulesBefore := ns.Run(t, "", "ip", "-4", "rule")
 			failure := errors.New("of the test")
 			asked := 0
-			next, err := nftables.New(nftables.Options{Predecessor: predecessor{old, func() error {
+			next, err := nftables.New(nftables.Options{Predecessors: []backend.Predecessor{predecessor{old, func() error {
 				asked++
 				if diff := cmp.Diff(map[string]bool{"nftables": true, "iptables nft": true}, ns.rules(t)); diff != "" {
 					t.Errorf("when the old rules go (-want +got):\n%s", diff)
@@ -232,7 +233,7 @@ func TestLeftoversGoLast(t *testing.T) {
 					}
 				}
 				return failure
-			}}})
+			}}}})
 			if err != nil {
 				t.Fatal(err)
 			}

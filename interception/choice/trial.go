@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/route"
 )
 
 // maxTrials bounds the search for missing features. No plan has that many kinds of rules.
@@ -33,7 +34,7 @@ func lacks(
 		return nil, fmt.Errorf("make a network namespace for a trial: %w", err)
 	}
 	defer func() { _ = ns.Close() }()
-	for rest, ok := rulesOf(p), true; ok && len(missing) < maxTrials; {
+	for rest, ok := route.RulesOf(p), true; ok && len(missing) < maxTrials; {
 		err := d.Apply(ctx, ns, rest)
 		switch {
 		case err == nil || missing != nil && !errors.Is(err, interception.ErrUnsupported):
@@ -49,18 +50,6 @@ func lacks(
 		}
 	}
 	return missing, nil
-}
-
-// rulesOf returns the part of a plan that dataplanes treat differently.
-func rulesOf(p *interception.Plan) *interception.Plan {
-	rest := &interception.Plan{Owner: p.Owner}
-	for _, object := range p.Objects {
-		switch object.(type) {
-		case interception.Set, interception.Table:
-			rest.Objects = append(rest.Objects, object)
-		}
-	}
-	return rest
 }
 
 // without returns the plan without the part that an error names, and without similar parts. It

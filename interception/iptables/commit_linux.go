@@ -14,7 +14,7 @@ import (
 
 // create puts a plan's rules into a namespace that has none of the owner: each text makes its
 // chains, and fails when they exist.
-func (a *application) create(ctx context.Context, texts map[tool]string) error {
+func (a *ownedRules) create(ctx context.Context, texts map[tool]string) error {
 	for _, family := range families() {
 		t := tool{a.s.flavour, family}
 		text := texts[t]
@@ -30,7 +30,7 @@ func (a *application) create(ctx context.Context, texts map[tool]string) error {
 
 // commit brings the rules from the present state to the wanted one: first in the flavour of the
 // plan, so that the other flavour's rules go only when the plan's are in place.
-func (a *application) commit(ctx context.Context, wanted map[tool]ruleset) error {
+func (a *ownedRules) commit(ctx context.Context, wanted map[tool]ruleset) error {
 	standing := maps.Clone(a.s.rules)
 	for _, t := range a.ordered() {
 		lines := script(standing[t], wanted[t], a.prefix)
@@ -47,7 +47,7 @@ func (a *application) commit(ctx context.Context, wanted map[tool]ruleset) error
 }
 
 // ordered returns the tools, those of the plan's flavour first.
-func (a *application) ordered() []tool {
+func (a *ownedRules) ordered() []tool {
 	flavours := []Flavour{NFT, Legacy}
 	if a.s.flavour == Legacy {
 		flavours = []Flavour{Legacy, NFT}
@@ -62,7 +62,7 @@ func (a *application) ordered() []tool {
 }
 
 // restore runs a restore program. A refusal becomes an error about the part of the plan.
-func (a *application) restore(ctx context.Context, t tool, lines []string) error {
+func (a *ownedRules) restore(ctx context.Context, t tool, lines []string) error {
 	program, out, err := a.tools.restore(ctx, t, strings.Join(lines, "\n")+"\n")
 	if err == nil {
 		return nil
@@ -83,7 +83,7 @@ const rollbackTime = 10 * time.Second
 
 // restoreRules restores the rules that were in place before a failure. It reads the present ones
 // first, because it is unknown how far a program got.
-func (a *application) restoreRules(ctx context.Context, before map[tool]ruleset) error {
+func (a *ownedRules) restoreRules(ctx context.Context, before map[tool]ruleset) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTime)
 	defer cancel()
 	err := a.look(ctx)

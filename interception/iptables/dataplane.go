@@ -12,8 +12,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/render"
-	"github.com/meshcni/meshcni/internal/handover"
-	"github.com/meshcni/meshcni/internal/request"
+	"github.com/meshcni/meshcni/internal/backend"
 	"github.com/meshcni/meshcni/internal/route"
 )
 
@@ -62,19 +61,19 @@ type Options struct {
 	Foreign bool
 	// Protocols are the protocol numbers of owners, and have to be those of package nftables.
 	Protocols map[interception.Owner]uint8
-	// Predecessor is a dataplane that may have rules of the same owners in the same namespaces.
+	// Predecessors are dataplanes that may have rules of the same owners in the same namespaces.
 	// Apply removes these once the plan's own rules are in place, and Remove together with the
-	// others. If it is nil, other dataplanes' rules are left alone.
-	Predecessor handover.Predecessor
+	// others. The rules of dataplanes that are not in the list are left alone.
+	Predecessors []backend.Predecessor
 }
 
 // Dataplane puts plans into iptables. It has no state, and many goroutines may use it at once.
 type Dataplane struct {
-	options   Options
-	protocols route.Protocols
+	options Options
+	backend backend.Dataplane
 }
 
-var _ interception.Dataplane = (*Dataplane)(nil)
+var _ backend.Successor = (*Dataplane)(nil)
 
 const defaultWait = 5 * time.Second
 
@@ -100,7 +99,9 @@ func New(o Options) (*Dataplane, error) {
 		return nil, err
 	}
 	o.Programs, o.Nsenter = maps.Clone(o.Programs), slices.Clone(o.Nsenter)
-	return newDataplane(&Dataplane{options: o, protocols: protocols})
+	return newDataplane(&Dataplane{
+		options: o, backend: backend.Dataplane{Protocols: protocols, Predecessors: slices.Clone(o.Predecessors)},
+	})
 }
 
 // Supports reports which parts of a plan iptables cannot do on any kernel: it returns nil, or an
@@ -142,7 +143,7 @@ func (d *Dataplane) Supports(p *interception.Plan) error {
 // what iptables or the kernel lacks. After an error the owner's rules are as they were, unless the
 // error reports that undoing failed, too.
 func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
-	return request.Apply(ctx, ns, p, d, d.apply)
+	return d.backend.Apply(ctx, ns, p)
 }
 
 // Remove removes the owner's rules from ns, of both flavours, and then policy rules, routes,
@@ -150,7 +151,7 @@ func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interc
 // and returns nil when there is nothing to remove. The kernel's own tables and chains that were
 // made for the owner's rules stay, empty. The errors are those of [Dataplane.Apply].
 func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
-	return request.Remove(ctx, ns, owner, d.remove)
+	return d.backend.Remove(ctx, ns, owner)
 }
 
 // Observe reads what ns holds of owner, of both flavours, in the model of plans and in the order of
@@ -161,26 +162,24 @@ func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner in
 // iptables has no sets: a rule that refers to a set has its members. It has no priorities either:
 // the Offset of an entry is 0. Addresses, routes and the like are read as package nftables does.
 func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
-	return request.Observe(ctx, ns, owner, d.observe)
+	return d.backend.Observe(ctx, ns, owner)
 }
 
 func families() []interception.Family {
 	return []interception.Family{interception.IPv4, interception.IPv6}
 }
 
-var _ handover.Predecessor = (*Dataplane)(nil)
-
 // Remembered reports whether the owner has rules or chains in ns, and returns the lines kept with
 // them about the state before. It starts no program if the namespace has neither tables of the
-// flavour Legacy nor chains of the owner. With [Dataplane.RemoveRules] it makes a predecessor for a
-// dataplane of package nftables, and has no other use.
+// flavour Legacy nor chains of the owner. Together with [Dataplane.RemoveRules] it only serves other
+// dataplanes.
 func (d *Dataplane) Remembered(ctx context.Context, ns *interception.Netns, owner interception.Owner) ([]string, bool, error) {
-	return d.remembered(ctx, ns, owner)
+	return d.backend.Remembered(ctx, ns, owner)
 }
 
 // RemoveRules removes the owner's rules and chains, of both flavours, with the record in them, and
 // leaves what precedes the rules: for a dataplane that has taken that over. Use [Dataplane.Remove]
 // otherwise.
 func (d *Dataplane) RemoveRules(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
-	return d.removeRules(ctx, ns, owner)
+	return d.backend.RemoveRules(ctx, ns, owner)
 }

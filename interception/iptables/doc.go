@@ -63,6 +63,6 @@
 // # Non-goals
 //
 // Live sets: they would need ipset, which is not part of iptables and often missing. Removing the
-// kernel's own tables and chains when they are empty. Finding out by itself that package nftables
-// has rules of the owner: see [Options.Predecessor].
+// kernel's own tables and chains when they are empty. Finding out by itself that another
+// dataplane has rules of the owner: see [Options.Predecessors].
 package iptables

@@ -9,19 +9,11 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-func (a *application) observe(ctx context.Context) (interception.State, error) {
-	if err := a.look(ctx); err != nil {
-		return interception.State{}, err
-	}
-	objects, deviations, err := a.routes.Observe(a.owner, a.s.record)
-	if err != nil {
-		return interception.State{}, err
-	}
-	state := interception.State{Owner: a.owner.Name, Objects: objects, Deviations: deviations}
-	f := folder{owner: a.owner.Name, prefix: a.prefix}
-	flavours := []Flavour{Legacy, NFT}
+// Observe implements [backend.Rules].
+func (a *ownedRules) Observe(ctx context.Context, state *interception.State) (err error) {
+	f := folder{owner: state.Owner, prefix: a.prefix}
 	for _, kind := range interception.TableKinds() {
-		for _, flavour := range flavours {
+		for _, flavour := range []Flavour{Legacy, NFT} {
 			v4 := a.s.rules[tool{flavour, interception.IPv4}][kind].withoutLedger(a.prefix)
 			v6 := a.s.rules[tool{flavour, interception.IPv6}][kind]
 			if t, ok := f.table(kind, v4, v6); ok {
@@ -30,14 +22,12 @@ func (a *application) observe(ctx context.Context) (interception.State, error) {
 		}
 	}
 	if a.options.Foreign {
-		if state.Foreign, err = a.foreign(ctx); err != nil {
-			return interception.State{}, err
-		}
+		state.Foreign, err = a.foreign(ctx)
 	}
-	return state, nil
+	return err
 }
 
-func (a *application) foreign(ctx context.Context) ([]interception.ForeignChain, error) {
+func (a *ownedRules) foreign(ctx context.Context) ([]interception.ForeignChain, error) {
 	found, err := find(a.ns.File(), a.options.Flavour)
 	if err != nil {
 		return nil, err

@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
+	"slices"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/handover"
-	"github.com/meshcni/meshcni/internal/kernel"
-	"github.com/meshcni/meshcni/internal/request"
+	"github.com/meshcni/meshcni/internal/backend"
 	"github.com/meshcni/meshcni/internal/route"
 )
 
@@ -30,22 +28,19 @@ type Options struct {
 	// [interception.State.Foreign]: these chains change outcomes, too. Dormant tables are left out.
 	// The rules of iptables-legacy are not in nf_tables, and are not read.
 	Foreign bool
-	// Predecessor is a dataplane that may have rules of the same owners in the same namespaces.
+	// Predecessors are dataplanes that may have rules of the same owners in the same namespaces.
 	// Apply removes these once the plan's own rules are in place, and Remove together with the
-	// others. If it is nil, other dataplanes' rules are left alone.
-	Predecessor handover.Predecessor
+	// others. The rules of dataplanes that are not in the list are left alone.
+	Predecessors []backend.Predecessor
 }
 
 // Dataplane puts plans into nf_tables. It has no state, and many goroutines may use it at once.
 type Dataplane struct {
-	protocols route.Protocols
-	open      func(in *os.File) kernel.Namespace
-	foreign   bool
-
-	predecessor handover.Predecessor
+	backend backend.Dataplane
+	foreign bool
 }
 
-var _ interception.Dataplane = (*Dataplane)(nil)
+var _ backend.Successor = (*Dataplane)(nil)
 
 // New returns a dataplane. It does not look at the kernel: what is missing shows when a plan is
 // applied. On systems other than Linux the error wraps [interception.ErrUnsupported].
@@ -54,7 +49,9 @@ func New(o Options) (*Dataplane, error) {
 	if err := protocols.Validate(); err != nil {
 		return nil, err
 	}
-	return newDataplane(&Dataplane{protocols: protocols, foreign: o.Foreign, predecessor: o.Predecessor})
+	return newDataplane(&Dataplane{
+		backend: backend.Dataplane{Protocols: protocols, Predecessors: slices.Clone(o.Predecessors)}, foreign: o.Foreign,
+	})
 }
 
 // Supports reports which parts of a plan nf_tables cannot do on any kernel that this package is
@@ -90,7 +87,7 @@ func (d *Dataplane) Supports(p *interception.Plan) error {
 // plan: removing that has been tried twice. When the kernel loses an answer for lack of memory,
 // Apply checks what was done; the outcome is unknown only when that fails, too.
 func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
-	return request.Apply(ctx, ns, p, d, d.apply)
+	return d.backend.Apply(ctx, ns, p)
 }
 
 // Remove removes the owner's rules from ns and then, in the reverse order of plans, policy rules,
@@ -98,7 +95,7 @@ func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interc
 // another program has set them since. Remove returns nil when there is nothing to remove. The
 // errors are those of [Dataplane.Apply].
 func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
-	return request.Remove(ctx, ns, owner, d.remove)
+	return d.backend.Remove(ctx, ns, owner)
 }
 
 // Observe decodes what the kernel holds of owner in ns, as [interception.Dataplane] specifies: the
@@ -107,19 +104,17 @@ func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner in
 // when another program changes rules meanwhile. It needs the privileges of Apply. It ignores
 // counters, as they decide nothing.
 func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
-	return request.Observe(ctx, ns, owner, d.observe)
+	return d.backend.Observe(ctx, ns, owner)
 }
 
-var _ handover.Predecessor = (*Dataplane)(nil)
-
 // Remembered reports whether the owner has a table in ns, and returns its lines about the state
-// before. Together with [Dataplane.RemoveRules] it only serves dataplanes of package iptables.
+// before. Together with [Dataplane.RemoveRules] it only serves other dataplanes.
 func (d *Dataplane) Remembered(ctx context.Context, ns *interception.Netns, owner interception.Owner) ([]string, bool, error) {
-	return d.remembered(ctx, ns, owner)
+	return d.backend.Remembered(ctx, ns, owner)
 }
 
 // RemoveRules removes the owner's table, with its record, from ns, and leaves what precedes the
 // rules: for a dataplane that has taken that over. Use [Dataplane.Remove] otherwise.
 func (d *Dataplane) RemoveRules(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
-	return d.removeRules(ctx, ns, owner)
+	return d.backend.RemoveRules(ctx, ns, owner)
 }

@@ -5,7 +5,6 @@
 package nftables
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 
@@ -13,26 +12,6 @@ import (
 )
 
 func newDataplane(*Dataplane) (*Dataplane, error) { return nil, notHere() }
-
-func (d *Dataplane) apply(context.Context, *interception.Netns, *interception.Plan) error {
-	return notHere()
-}
-
-func (d *Dataplane) remove(context.Context, *interception.Netns, interception.Owner) error {
-	return notHere()
-}
-
-func (d *Dataplane) observe(context.Context, *interception.Netns, interception.Owner) (interception.State, error) {
-	return interception.State{}, notHere()
-}
-
-func (d *Dataplane) remembered(context.Context, *interception.Netns, interception.Owner) ([]string, bool, error) {
-	return nil, false, notHere()
-}
-
-func (d *Dataplane) removeRules(context.Context, *interception.Netns, interception.Owner) error {
-	return notHere()
-}
 
 func supports(*interception.Plan) error { return notHere() }
 

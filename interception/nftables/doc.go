@@ -56,10 +56,9 @@
 //
 // # Rules of another dataplane
 //
-// If [Options.Predecessor] is set, as package choice sets it, Apply also removes the owner's rules
-// of a dataplane of package iptables. For a new pod it looks for them after the first transaction,
-// without starting a program if there is nothing. Otherwise it removes them under the lock, once
-// the plan's own rules are in place and before stale objects. It takes over the predecessor's
+// Apply also removes the owner's rules of [Options.Predecessors], which package standard sets. For a
+// new pod it looks for them after the first transaction. Otherwise it removes them under the lock,
+// once the plan's own rules are in place and before stale objects. It takes over the predecessors'
 // record of the namespace.
 //
 // # Observing

@@ -10,5 +10,7 @@ import (
 
 // Through returns a dataplane that uses the kernel.Namespace that open returns.
 func (d *Dataplane) Through(open func(in *os.File) kernel.Namespace) *Dataplane {
-	return &Dataplane{protocols: d.protocols, foreign: d.foreign, open: open}
+	through, _ := newDataplane(&Dataplane{backend: d.backend, foreign: d.foreign})
+	through.backend.Kernel = open
+	return through
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
-	"github.com/meshcni/meshcni/internal/route"
 	"github.com/meshcni/meshcni/internal/testing/kerneltest"
 )
 
@@ -38,10 +37,11 @@ func FuzzLook(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer func() { _ = socket.Close() }()
-		a := &application{Dataplane: &Dataplane{}, plan: plan, owner: route.Owner{Name: plan.Owner, Protocol: 200}, rules: socket}
-		s, err := a.look()
-		if err == nil && s.generation != 9 {
-			t.Errorf("generation %d", s.generation)
+		r := &ownedRules{Dataplane: &Dataplane{}, owner: plan.Owner, socket: socket}
+		standing, err := r.Look(t.Context())
+		if err == nil && standing.Blocked == nil && r.generation != 9 {
+			t.Errorf("generation %d", r.generation)
 		}
+		_, _ = liveMembers(socket, plan)
 	})
 }

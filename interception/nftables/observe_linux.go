@@ -11,65 +11,35 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/lower"
-	"github.com/meshcni/meshcni/internal/namespace"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 	"github.com/meshcni/meshcni/internal/route"
 )
 
-// observe reads everything within one generation of the rules. The lock keeps other calls from
-// being half way through a change of rules and routes.
-func (d *Dataplane) observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
-	ctx, release, err := namespace.Lock(ctx, ns.File())
-	if err != nil {
-		return interception.State{}, err
+// Observe implements [backend.Rules]. It reads everything within one generation of the rules.
+func (r *ownedRules) Observe(_ context.Context, state *interception.State) error {
+	if r.missing != nil {
+		return r.missing
 	}
-	defer release()
-	rules, err := d.dial(ctx, ns)
-	if err != nil {
-		return interception.State{}, err
-	}
-	defer func() { _ = rules.Close() }()
-	routes, err := route.Dial(d.open(ns.File()))
-	if err != nil {
-		return interception.State{}, err
-	}
-	defer routes.Close()
-	for range maxAttempts {
-		if err := ctx.Err(); err != nil {
-			return interception.State{}, err
-		}
-		before, err := rules.Generation()
-		if err != nil {
-			return interception.State{}, withoutSubsystem(err)
-		}
-		state, err := d.see(rules, routes, owner)
-		if err == nil && d.foreign {
-			state.Foreign, err = readForeign(rules, owner)
-		}
-		after, err2 := rules.Generation()
-		if err2 != nil {
-			return interception.State{}, err2
-		}
-		if after == before {
-			return state, err
+	table, err := readOwned(r.socket, r.owner)
+	if err == nil {
+		addTable(state, table)
+		if r.foreign {
+			state.Foreign, err = readForeign(r.socket, r.owner)
 		}
 	}
-	return interception.State{}, fmt.Errorf("others change the rules of the namespace all the time: given up after %d attempts", maxAttempts)
+	return r.unchanged(err)
 }
 
-func (d *Dataplane) see(rules *nfnetlink.Socket, routes *route.Socket, owner interception.Owner) (interception.State, error) {
-	table, err := readOwned(rules, owner)
-	if err != nil {
-		return interception.State{}, err
+// unchanged returns the result of reading the rules, unless they have changed since Look.
+func (r *ownedRules) unchanged(err error) error {
+	now, failed := r.socket.Generation()
+	if failed != nil {
+		return failed
 	}
-	var record route.Record
-	if table != nil {
-		if record, err = readLedger(rules, string(owner)); err != nil {
-			return interception.State{}, err
-		}
+	if now != r.generation {
+		return fmt.Errorf("somebody has changed the rules: %w", unix.ERESTART)
 	}
-	objects, deviations, err := routes.Observe(d.protocols.Owner(owner), record)
-	return stateOf(owner, table, objects, deviations), err
+	return err
 }
 
 // readOwned reads the owner's table with its sets' members; nil when the table does not exist.
@@ -81,38 +51,25 @@ func readOwned(rules *nfnetlink.Socket, owner interception.Owner) (*kernelTable,
 	return table, table.readElements(rules, func(set kernelSet) bool { return set.strange == "" && set.name != ledgerSet })
 }
 
-// stateOf joins the contents of the owner's table with the objects outside it.
-func stateOf(
-	owner interception.Owner, table *kernelTable, objects []interception.Object, deviations []interception.Deviation,
-) interception.State {
+// addTable adds the contents of the owner's table to a state.
+func addTable(state *interception.State, table *kernelTable) {
 	l := readLayout(table)
-	return interception.State{
-		Owner: owner, Objects: slices.Concat(objects, l.objects()), Deviations: slices.Concat(deviations, l.deviations),
-		Dormant: table != nil && table.flags&dormant != 0,
-	}
+	state.Objects, state.Deviations = append(state.Objects, l.objects()...), append(state.Deviations, l.deviations...)
+	state.Dormant = table != nil && table.flags&dormant != 0
 }
 
-// stands reports whether the namespace holds exactly the plan, with its comments and the record.
-func (a *application) stands(s *standing, change *route.Change) (bool, error) {
-	if !s.table || !change.After().Equal(s.record) {
+// holds reports whether the table is exactly what the plan and the record make, with its comments.
+func (r *ownedRules) holds(p *interception.Plan, record route.Record) (bool, error) {
+	if !r.table || !record.Equal(r.record) {
 		return false, nil
 	}
-	table, err := readOwned(a.rules, a.plan.Owner)
-	if err != nil {
+	table, err := readOwned(r.socket, r.owner)
+	if err := r.unchanged(err); err != nil || table == nil || !sayTheSame(table, p) {
 		return false, err
 	}
-	now, err := a.rules.Generation()
-	if err == nil && now != s.generation {
-		err = fmt.Errorf("somebody has changed the rules: %w", unix.ERESTART)
-	}
-	if err != nil || table == nil || !sayTheSame(table, a.plan) {
-		return false, err
-	}
-	objects, deviations, err := change.Observe()
-	if err != nil {
-		return false, err
-	}
-	return interception.Diff(a.plan, stateOf(a.plan.Owner, table, objects, deviations)) == nil, nil
+	state := interception.State{Owner: r.owner}
+	addTable(&state, table)
+	return interception.Diff(route.RulesOf(p), state) == nil, nil
 }
 
 func sayTheSame(t *kernelTable, p *interception.Plan) bool {

@@ -204,18 +204,6 @@ func kindsOf(p *interception.Plan) kinds {
 	return k
 }
 
-// OnlyRules reports whether a plan has nothing that precedes its rules.
-func OnlyRules(p *interception.Plan) bool {
-	for _, object := range p.Objects {
-		switch object.(type) {
-		case interception.Set, interception.Table:
-		default:
-			return false
-		}
-	}
-	return true
-}
-
 type found struct {
 	links     []netlink.Link
 	addresses []address

@@ -105,7 +105,9 @@ func (c *Change) link(l interception.Link) error {
 			return &interception.ApplyError{At: string(l.ID), Why: l.Why, Err: fmt.Errorf(
 				"interface %s is there with other parameters, which cannot be changed: %w: remove the plan first", l.Name, unix.EEXIST)}
 		}
-		c.steps = append(c.steps, step{at: l.ID, why: l.Why, do: func() error { return c.finishLink(have) }})
+		if have.Attrs().Alias == "" || !isUp(have) {
+			c.steps = append(c.steps, step{at: l.ID, why: l.Why, do: func() error { return c.finishLink(have) }})
+		}
 		return nil
 	}
 	c.steps = append(c.steps, step{

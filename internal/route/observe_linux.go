@@ -23,16 +23,6 @@ func (s *Socket) Observe(owner Owner, r Record) ([]interception.Object, []interc
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.observe(owner, r, found)
-}
-
-// Observe returns what [Socket.Observe] would have returned when the change was prepared, with
-// [Options].Everything.
-func (c *Change) Observe() ([]interception.Object, []interception.Deviation, error) {
-	return c.socket.observe(c.owner, c.before, c.found)
-}
-
-func (s *Socket) observe(owner Owner, r Record, found found) ([]interception.Object, []interception.Deviation, error) {
 	o := observation{owner: owner, found: found}
 	o.links()
 	o.addresses(r)

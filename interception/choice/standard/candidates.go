@@ -3,32 +3,59 @@
 package standard
 
 import (
+	"slices"
+
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/internal/backend"
 )
 
 // Candidates returns nftables and iptables, in this order. Each removes the rules that the other
-// left; Candidates sets the options' Predecessor for that. On systems other than Linux the error
+// left; Candidates sets the options' Predecessors for that. On systems other than Linux the error
 // wraps [interception.ErrUnsupported].
 func Candidates(n nftables.Options, i iptables.Options) ([]choice.Candidate, error) {
-	n.Predecessor, i.Predecessor = nil, nil
-	oldNFTables, err := nftables.New(n)
-	if err != nil {
-		return nil, err
+	return connect(all(n, i))
+}
+
+// maker makes the dataplane of a candidate.
+type maker struct {
+	name string
+	make func(predecessors []backend.Predecessor) (backend.Successor, error)
+}
+
+// all returns the makers of all candidates, the preferred one first.
+func all(n nftables.Options, i iptables.Options) []maker {
+	return []maker{
+		{choice.NFTables, func(others []backend.Predecessor) (backend.Successor, error) {
+			n.Predecessors = others
+			return nftables.New(n)
+		}},
+		{choice.IPTables, func(others []backend.Predecessor) (backend.Successor, error) {
+			i.Predecessors = others
+			return iptables.New(i)
+		}},
 	}
-	oldIPTables, err := iptables.New(i)
-	if err != nil {
-		return nil, err
+}
+
+// connect makes each candidate with all others as its predecessors. So each is made twice: those
+// that only precede others have no predecessors.
+func connect(makers []maker) ([]choice.Candidate, error) {
+	var alone []backend.Predecessor
+	for _, m := range makers {
+		d, err := m.make(nil)
+		if err != nil {
+			return nil, err
+		}
+		alone = append(alone, d)
 	}
-	n.Predecessor, i.Predecessor = oldIPTables, oldNFTables
-	newNFTables, err := nftables.New(n)
-	if err != nil {
-		return nil, err
+	var candidates []choice.Candidate
+	for i, m := range makers {
+		d, err := m.make(slices.Delete(slices.Clone(alone), i, i+1))
+		if err != nil {
+			return nil, err
+		}
+		candidates = append(candidates, choice.Candidate{Name: m.name, Dataplane: d})
 	}
-	newIPTables, err := iptables.New(i)
-	if err != nil {
-		return nil, err
-	}
-	return []choice.Candidate{{Name: choice.NFTables, Dataplane: newNFTables}, {Name: choice.IPTables, Dataplane: newIPTables}}, nil
+	return candidates, nil
 }

@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package request_test
+package backend_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/request"
+	"github.com/meshcni/meshcni/internal/backend"
 )
 
 func Example() {
-	remove := func(context.Context, *interception.Netns, interception.Owner) error {
-		return errors.New("is never called")
-	}
+	d := &backend.Dataplane{} // its functions are never called
 	standIn := interception.StandInNetns("pod", interception.NetnsID{Inode: 1})
-	fmt.Println(request.Remove(context.Background(), standIn, "my-mesh", remove))
+	fmt.Println(d.Remove(context.Background(), standIn, "my-mesh"))
 	// Output:
 	// remove plan of my-mesh: pod (stands in for net:[1]): not a network namespace; open one with interception.OpenNetns
 }

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/route"
+)
+
+// maxAttempts is how often a call starts again because another program changed rules in the
+// namespace meanwhile. In each round at least one of the concurrent callers succeeds.
+const maxAttempts = 64
+
+// undoTime bounds what has to be undone after the caller's context has ended.
+const undoTime = 10 * time.Second
+
+// application is one call of a dataplane.
+type application struct {
+	*Dataplane
+	ns     *interception.Netns
+	plan   *interception.Plan // without objects when nothing is wanted
+	rules  Rules
+	routes *route.Socket
+
+	standing  Standing
+	inherited inheritance
+	record    route.Record // what the owner and the predecessors remember
+}
+
+// unfinishedError is why something of the replaced plan is left.
+type unfinishedError struct{ error }
+
+// Unwrap returns the reason.
+func (u unfinishedError) Unwrap() error { return u.error }
+
+func unfinished(err error) error {
+	if err == nil {
+		return nil
+	}
+	return unfinishedError{err}
+}
+
+// repeated opens the rules and calls attempt until no other program's change gets in between, and
+// once more when the attempt left something unfinished.
+func (d *Dataplane) repeated(ctx context.Context, a *application, attempt func(*application, context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	rules, closeRules, err := d.Open(a.ns, a.plan.Owner)
+	if err != nil {
+		return err
+	}
+	defer closeRules()
+	a.rules = rules
+	again := false
+	for range maxAttempts {
+		err := ctx.Err()
+		if err == nil {
+			err = attempt(a, ctx)
+		}
+		if left := (unfinishedError{}); errors.As(err, &left) && !again {
+			again = true
+			ctx = context.WithoutCancel(ctx)
+			continue
+		}
+		if !errors.Is(err, unix.ERESTART) {
+			return err
+		}
+	}
+	return fmt.Errorf("others change the rules of the namespace all the time: given up after %d attempts", maxAttempts)
+}
+
+// prepare finds out what the plan needs besides the rules, and what the predecessors have.
+func (a *application) prepare(ctx context.Context, everything bool) (*route.Change, error) {
+	var err error
+	if a.standing, err = a.rules.Look(ctx); err == nil {
+		err = a.standing.Blocked
+	}
+	if err == nil {
+		a.inherited, err = inherit(ctx, a.Predecessors, a.ns, a.plan.Owner)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.record = a.standing.Record.With(a.inherited.record)
+	return a.routes.Prepare(a.plan, a.Protocols.Owner(a.plan.Owner), route.Options{
+		Record: a.record, Everything: everything || a.standing.Found || a.inherited.from != nil, Shared: a.standing.Shared,
+	})
+}
+
+func (a *application) apply(ctx context.Context) error {
+	change, err := a.prepare(ctx, false)
+	if err != nil {
+		return err
+	}
+	during := change.During()
+	// The former value of a sysctl must not get lost, whatever happens after the write.
+	ahead := during.Restores(a.record)
+	if ahead {
+		if err := a.rules.Remember(ctx, during); err != nil {
+			return err
+		}
+	}
+	if err = change.Do(ctx); err == nil {
+		if err = a.rules.Write(ctx, a.plan, during); err != nil {
+			err = errors.Join(err, change.Undo())
+		}
+	}
+	if err != nil {
+		if ahead {
+			err = errors.Join(err, a.forget(ctx))
+		}
+		return err
+	}
+	if err := a.relieve(ctx); err != nil {
+		return unfinished(fmt.Errorf("the plan stands, and %w", err))
+	}
+	return a.finish(ctx, change)
+}
+
+// forget undoes what Remember did before a step that failed.
+func (a *application) forget(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	if a.standing.Found {
+		return a.rules.Remember(ctx, a.standing.Record)
+	}
+	return a.rules.Write(ctx, &interception.Plan{Owner: a.plan.Owner}, route.Record{})
+}
+
+func (a *application) relieve(ctx context.Context) error {
+	return a.inherited.relieve(ctx, a.ns, a.plan.Owner)
+}
+
+// finish removes what the owner had and the plan lacks, and then its record.
+func (a *application) finish(ctx context.Context, change *route.Change) error {
+	if err := unfinished(change.Settle(ctx)); err != nil {
+		return err
+	}
+	if change.After().Equal(change.During()) {
+		return nil
+	}
+	err := a.rules.Remember(context.WithoutCancel(ctx), change.After())
+	if err == nil || errors.Is(err, unix.ERESTART) { // another caller has applied a plan already, and does the rest
+		return nil
+	}
+	return unfinished(fmt.Errorf("the plan stands, and what is remembered about the one before is left: %w", err))
+}
+
+// remove removes what the owner has, and the record last.
+func (a *application) remove(ctx context.Context) error {
+	change, err := a.prepare(ctx, true)
+	if err != nil {
+		return err
+	}
+	if !a.record.IsEmpty() {
+		if err := a.clear(ctx, change, a.record); err != nil {
+			return err
+		}
+		return unfinished(a.clear(context.WithoutCancel(ctx), change, route.Record{}))
+	}
+	return a.clear(ctx, change, route.Record{})
+}
+
+// clear removes all but a record.
+func (a *application) clear(ctx context.Context, change *route.Change, record route.Record) error {
+	err := a.rules.Write(ctx, a.plan, record)
+	if err != nil {
+		return err
+	}
+	if err = a.relieve(ctx); err == nil {
+		err = change.Finish()
+	}
+	return unfinished(err)
+}
+
+// removeRules removes the rules and the record, and leaves everything else.
+func (a *application) removeRules(ctx context.Context) error {
+	standing, err := a.rules.Look(ctx)
+	if err != nil || !standing.Found {
+		return err
+	}
+	if standing.Blocked != nil {
+		return standing.Blocked
+	}
+	return a.rules.Write(ctx, a.plan, route.Record{})
+}
+
+func (a *application) observe(ctx context.Context) (interception.State, error) {
+	standing, err := a.rules.Look(ctx)
+	if err != nil {
+		return interception.State{}, err
+	}
+	state := interception.State{Owner: a.plan.Owner}
+	state.Objects, state.Deviations, err = a.routes.Observe(a.Protocols.Owner(a.plan.Owner), standing.Record)
+	if err == nil {
+		err = a.rules.Observe(ctx, &state)
+	}
+	return state, err
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/kernel"
+	"github.com/meshcni/meshcni/internal/route"
+)
+
+// Dataplane has the methods of an [interception.Dataplane], and of a [Predecessor], over a
+// backend's rules.
+type Dataplane struct {
+	// Open returns the owner's rules in a namespace, and what closes them. It reads nothing of the
+	// owner yet.
+	Open func(ns *interception.Netns, owner interception.Owner) (_ Rules, closeRules func(), _ error)
+	// Create, unless it is nil, applies a plan of rules alone to a namespace that has nothing of
+	// the owner. It takes no lock, and reports false if the owner has something.
+	Create func(ctx context.Context, ns *interception.Netns, p *interception.Plan) (bool, error)
+	// Supports is [interception.Dataplane.Supports].
+	Supports func(p *interception.Plan) error
+	// Kernel opens a namespace for what precedes the rules.
+	Kernel func(in *os.File) kernel.Namespace
+	// Protocols are the owners' protocol numbers.
+	Protocols route.Protocols
+	// Predecessors are dataplanes that may have rules of the same owners.
+	Predecessors []Predecessor
+}
+
+// Apply makes ns hold exactly p for p's owner. A plan without objects removes what the owner had.
+func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
+	if p == nil {
+		return errors.New("apply plan: the plan is nil")
+	}
+	if err := p.Validate(); err != nil {
+		return fmt.Errorf("apply plan of %s: %w", p.Owner, err)
+	}
+	if err := given(ns); err != nil {
+		return fmt.Errorf("apply plan of %s: %w", p.Owner, err)
+	}
+	if err := d.Supports(p); err != nil {
+		return fmt.Errorf("apply %w", err)
+	}
+	if len(p.Objects) == 0 {
+		return d.Remove(ctx, ns, p.Owner)
+	}
+	if err := d.apply(ctx, ns, p); err != nil {
+		return fmt.Errorf("apply plan of %s to %s: %w", p.Owner, ns, err)
+	}
+	return nil
+}
+
+// Remove removes everything of owner from ns.
+func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
+	if err := owner.Validate(); err != nil {
+		return fmt.Errorf("remove plan: %w", err)
+	}
+	if err := given(ns); err != nil {
+		return fmt.Errorf("remove plan of %s: %w", owner, err)
+	}
+	if err := d.remove(ctx, ns, owner); err != nil {
+		return fmt.Errorf("remove plan of %s from %s: %w", owner, ns, err)
+	}
+	return nil
+}
+
+// Observe returns what ns holds of owner. After an error the state is the zero one.
+func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
+	if err := owner.Validate(); err != nil {
+		return interception.State{}, fmt.Errorf("observe: %w", err)
+	}
+	if err := given(ns); err != nil {
+		return interception.State{}, fmt.Errorf("observe what %s has: %w", owner, err)
+	}
+	state, err := d.observe(ctx, ns, owner)
+	if err != nil {
+		return interception.State{}, fmt.Errorf("observe what %s has in %s: %w", owner, ns, err)
+	}
+	return state, nil
+}
+
+// given refuses a namespace that is not open, or a stand-in. Opening it has verified which it is.
+func given(ns *interception.Netns) error {
+	if err := ns.Check(); err != nil {
+		return err
+	}
+	if ns.File() == nil {
+		return fmt.Errorf("%s: %w; open one with interception.OpenNetns", ns, interception.ErrNotNetns)
+	}
+	return nil
+}

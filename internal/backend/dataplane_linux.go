@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package backend
+
+import (
+	"context"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/namespace"
+	"github.com/meshcni/meshcni/internal/route"
+)
+
+// apply tries the cheapest way first: only to add, where the owner has nothing yet.
+func (d *Dataplane) apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
+	if d.Create != nil && route.OnlyRules(p) {
+		created, err := d.Create(ctx, ns, p)
+		if err != nil {
+			return err
+		}
+		if created {
+			// The predecessors are asked only now that the pod is captured in any case.
+			old, err := inherit(ctx, d.Predecessors, ns, p.Owner)
+			if err == nil && old.from == nil {
+				return nil
+			}
+		}
+	}
+	return d.locked(ctx, ns, p, (*application).apply)
+}
+
+func (d *Dataplane) remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
+	return d.locked(ctx, ns, &interception.Plan{Owner: owner}, (*application).remove)
+}
+
+func (d *Dataplane) observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (state interception.State, err error) {
+	err = d.locked(ctx, ns, &interception.Plan{Owner: owner}, func(a *application, ctx context.Context) (err error) {
+		state, err = a.observe(ctx)
+		return err
+	})
+	return state, err
+}
+
+// Remembered implements [Predecessor].
+func (d *Dataplane) Remembered(ctx context.Context, ns *interception.Netns, owner interception.Owner) (lines []string, found bool, err error) {
+	err = d.repeated(ctx, &application{Dataplane: d, ns: ns, plan: &interception.Plan{Owner: owner}}, func(a *application, ctx context.Context) error {
+		standing, err := a.rules.Look(ctx)
+		lines, found = standing.Record.Lines(), standing.Found
+		return err
+	})
+	return lines, found, err
+}
+
+// RemoveRules implements [Predecessor].
+func (d *Dataplane) RemoveRules(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
+	return d.repeated(ctx, &application{Dataplane: d, ns: ns, plan: &interception.Plan{Owner: owner}}, (*application).removeRules)
+}
+
+// locked holds the namespace's lock, and opens what precedes the rules.
+func (d *Dataplane) locked(
+	ctx context.Context, ns *interception.Netns, p *interception.Plan, attempt func(*application, context.Context) error,
+) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, release, err := namespace.Lock(ctx, ns.File())
+	if err != nil {
+		return err
+	}
+	defer release()
+	routes, err := route.Dial(d.Kernel(ns.File()))
+	if err != nil {
+		return err
+	}
+	defer routes.Close()
+	return d.repeated(ctx, &application{Dataplane: d, ns: ns, plan: p, routes: routes}, attempt)
+}

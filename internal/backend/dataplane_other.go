@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package backend
+
+import (
+	"context"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+func (d *Dataplane) apply(context.Context, *interception.Netns, *interception.Plan) error {
+	return interception.ErrUnsupported
+}
+
+func (d *Dataplane) remove(context.Context, *interception.Netns, interception.Owner) error {
+	return interception.ErrUnsupported
+}
+
+func (d *Dataplane) observe(context.Context, *interception.Netns, interception.Owner) (interception.State, error) {
+	return interception.State{}, interception.ErrUnsupported
+}
+
+// Remembered implements [Predecessor].
+func (d *Dataplane) Remembered(context.Context, *interception.Netns, interception.Owner) ([]string, bool, error) {
+	return nil, false, interception.ErrUnsupported
+}
+
+// RemoveRules implements [Predecessor].
+func (d *Dataplane) RemoveRules(context.Context, *interception.Netns, interception.Owner) error {
+	return interception.ErrUnsupported
+}

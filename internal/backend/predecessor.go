@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/route"
+)
+
+// Predecessor is a dataplane that may have installed an owner's rules earlier. All dataplanes mark
+// what precedes the rules, such as routes, in the same way, so only the rules and the record kept
+// with them change hands.
+//
+// Apply and Remove hold the namespace's lock when they call RemoveRules, and may hold it when they
+// call Remembered. The methods do not take the lock themselves.
+type Predecessor interface {
+	// Remembered reports whether the dataplane has rules of owner in ns. It returns the lines that
+	// it has kept with them about the state before.
+	Remembered(ctx context.Context, ns *interception.Netns, owner interception.Owner) (lines []string, found bool, err error)
+	// RemoveRules removes the owner's rules and the lines from ns, and leaves everything else.
+	RemoveRules(ctx context.Context, ns *interception.Netns, owner interception.Owner) error
+}
+
+// Successor is a dataplane that can precede others, and be preceded by them.
+type Successor interface {
+	interception.Dataplane
+	Predecessor
+}
+
+// inheritance is what predecessors have of an owner in a namespace.
+type inheritance struct {
+	// from are the predecessors that have rules of the owner.
+	from []Predecessor
+	// record is what they remember with them.
+	record route.Record
+}
+
+// inherit returns what predecessors have of the owner in ns.
+func inherit(ctx context.Context, all []Predecessor, ns *interception.Netns, owner interception.Owner) (inheritance, error) {
+	var i inheritance
+	for _, p := range all {
+		lines, found, err := p.Remembered(ctx, ns, owner)
+		if err != nil {
+			return inheritance{}, fmt.Errorf("look for rules of another dataplane: %w", err)
+		}
+		if !found {
+			continue
+		}
+		record, err := route.ParseRecord(lines)
+		if err != nil {
+			return inheritance{}, fmt.Errorf("rules of another dataplane: %w", err)
+		}
+		i.from, i.record = append(i.from, p), i.record.With(record)
+	}
+	return i, nil
+}
+
+// relieve removes the predecessors' rules unless that is done already. It ignores the end of the
+// context: by then other rules are in place, or no rules are wanted.
+func (i *inheritance) relieve(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
+	var left []Predecessor
+	var errs []error
+	for _, p := range i.from {
+		if err := p.RemoveRules(context.WithoutCancel(ctx), ns, owner); err != nil {
+			left, errs = append(left, p), append(errs, fmt.Errorf("rules of another dataplane are left: %w", err))
+		}
+	}
+	i.from = left
+	return errors.Join(errs...)
+}
