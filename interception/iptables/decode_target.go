@@ -46,23 +46,17 @@ func targetAction(name string, options []string, family interception.Family) (in
 	switch name {
 	case "CT":
 		return trackingAction(options)
-	case "MARK":
-		return markAction(options)
 	case "CONNMARK":
 		return connMarkAction(options)
 	case "TPROXY":
 		return tproxyAction(options, family)
 	}
-	switch len(options) {
-	case 0:
-		return plainAction(name)
-	case 2:
-		return simpleAction(name+" "+options[0], options[1], family)
+	if len(options) == 2 {
+		return valueAction(name+" "+options[0], options[1], family)
 	}
-	return nil, errUnknown
-}
-
-func plainAction(name string) (interception.Action, error) {
+	if len(options) > 0 {
+		return nil, errUnknown
+	}
 	switch name {
 	case "ACCEPT":
 		return interception.Accept{}, nil
@@ -74,19 +68,14 @@ func plainAction(name string) (interception.Action, error) {
 	return nil, errUnknown
 }
 
-func simpleAction(target, value string, family interception.Family) (interception.Action, error) {
+// valueAction returns the action of a target with one option.
+func valueAction(target, value string, family interception.Family) (interception.Action, error) {
 	switch target {
-	case "REJECT --reject-with":
-		unreachable := "icmp-port-unreachable"
-		if family == interception.IPv6 {
-			unreachable = "icmp6-port-unreachable"
-		}
-		if value != unreachable && value != "tcp-reset" {
-			return nil, errUnknown
-		}
-		return interception.Reject{}, nil
 	case "LOG --log-prefix":
 		return interception.Log{Prefix: value}, nil
+	case "MARK --set-xmark":
+		mark, err := parseMark(value)
+		return interception.SetMark{Mark: mark}, err
 	case "REDIRECT --to-ports":
 		port, err := parsePort(value)
 		return interception.RedirectTo{Port: port}, err
@@ -96,6 +85,11 @@ func simpleAction(target, value string, family interception.Family) (interceptio
 	case "SNAT --to-source":
 		addr, port, err := parseEndpoint(value)
 		return interception.SNATTo{Addr: addr, Port: port}, err
+	case "REJECT --reject-with":
+		unreachable := map[interception.Family]string{interception.IPv4: "icmp-port-unreachable", interception.IPv6: "icmp6-port-unreachable"}
+		if value == unreachable[family] || value == "tcp-reset" {
+			return interception.Reject{}, nil
+		}
 	}
 	return nil, errUnknown
 }
@@ -117,14 +111,6 @@ func trackingAction(options []string) (interception.Action, error) {
 		return interception.SetZone{Zone: uint16(zone)}, err
 	}
 	return nil, errUnknown
-}
-
-func markAction(options []string) (interception.Action, error) {
-	if len(options) != 2 || options[0] != "--set-xmark" {
-		return nil, errUnknown
-	}
-	mark, err := parseMark(options[1])
-	return interception.SetMark{Mark: mark}, err
 }
 
 func connMarkAction(options []string) (interception.Action, error) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // refusal converts a program's error about a line of its input to one about that part of the plan.
@@ -36,15 +37,10 @@ func refusal(p *interception.Plan, program string, input []string, out Output, e
 }
 
 func reason(p *interception.Plan, id interception.RuleID) (string, bool) {
-	for _, r := range p.Rules() {
-		if r.ID == id {
-			return r.Why, true
-		}
-	}
-	for t := range p.Tables() {
-		for _, e := range t.Entries {
-			if e.ID == id {
-				return e.Why, true
+	for _, c := range lower.Chains(p) {
+		for _, r := range c.Rules {
+			if r.ID == id {
+				return r.Why, true
 			}
 		}
 	}
@@ -174,27 +170,16 @@ func (m idMap) has(id uint32) bool {
 // unmapped returns an error about the first condition on an id that the programs' user namespace
 // lacks, which the kernel refuses without an explanation; nil if there is no such condition.
 func unmapped(p *interception.Plan, users, groups idMap) error {
-	check := func(at interception.RuleID, why string, m interception.Match) error {
-		id, kind := missingID(users, m.UID.Set()), "user"
-		if id == nil {
-			id, kind = missingID(groups, m.GID.Set()), "group"
-		}
-		if id == nil {
-			return nil
-		}
-		return &interception.ApplyError{At: string(at), Why: why, Err: fmt.Errorf(
-			"%w: %s %d has no number in the user namespace of iptables: map it, or use nftables", interception.ErrUnsupported, kind, *id)}
-	}
-	for t := range p.Tables() {
-		for _, e := range t.Entries {
-			if err := check(e.ID, e.Why, e.Match); err != nil {
-				return err
+	for _, c := range lower.Chains(p) {
+		for _, r := range c.Rules {
+			id, kind := missingID(users, r.Match.UID.Set()), "user"
+			if id == nil {
+				id, kind = missingID(groups, r.Match.GID.Set()), "group"
 			}
-		}
-	}
-	for _, r := range p.Rules() {
-		if err := check(r.ID, r.Why, r.Match); err != nil {
-			return err
+			if id != nil {
+				return &interception.ApplyError{At: string(r.ID), Why: r.Why, Err: fmt.Errorf(
+					"%w: %s %d has no number in the user namespace of iptables: map it, or use nftables", interception.ErrUnsupported, kind, *id)}
+			}
 		}
 	}
 	return nil

@@ -91,42 +91,18 @@ func (b *bounded) Write(p []byte) (int, error) {
 // startWithLocalNames starts a program that sees the host's files, except those that lead lookups
 // of users elsewhere: in the program's own mount namespace an empty file hides each of them.
 func startWithLocalNames(in *os.File, cmd *exec.Cmd) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
+	return namespace.Run(in, func() error {
 		if unix.Gettid() == os.Getpid() {
-			// The runtime never ends the main thread, which would keep the mounts. While it is
-			// locked here, the work has to go to another thread.
-			defer runtime.UnlockOSThread()
-			done <- startWithLocalNames(in, cmd)
-			return
+			// The runtime never ends the main thread, which would keep the mounts. Run keeps it
+			// locked meanwhile, so the work goes to another thread.
+			return startWithLocalNames(in, cmd)
 		}
-		// The thread ends with the goroutine, as it stays locked.
-		err := maskNames()
-		if err == nil {
-			err = withNetwork(in, cmd.Start)
+		runtime.LockOSThread() // once more than Run unlocks: the thread ends, and the mounts with it
+		if err := maskNames(); err != nil {
+			return err
 		}
-		done <- err
-	}()
-	return <-done
-}
-
-// withNetwork runs do in a network namespace, on a thread that ends afterwards.
-func withNetwork(in *os.File, do func() error) error {
-	connection, err := in.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var entered error
-	if err := connection.Control(func(fd uintptr) {
-		entered = unix.Setns(int(fd), unix.CLONE_NEWNET)
-	}); err != nil {
-		return err
-	}
-	if entered != nil {
-		return fmt.Errorf("enter network namespace: %w", entered)
-	}
-	return do()
+		return cmd.Start()
+	})
 }
 
 // maskNames gives the thread a mount namespace in which only files answer lookups of users.
