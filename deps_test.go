@@ -72,6 +72,11 @@ func rules(t *testing.T) []rule {
 			never: []string{"k8s.io/...", "sigs.k8s.io/...", "./repair/...", "./ambient/...", "./interception/sidecar"},
 		},
 		{
+			why:   "backends share their steps, and know each other as predecessors alone",
+			from:  []string{"./interception/nftables", "./interception/iptables", "./internal/backend"},
+			never: []string{"./interception/nftables", "./interception/iptables", "./interception/choice/..."},
+		},
+		{
 			why:    "the library doesn't depend on its examples",
 			from:   []string{"./..."},
 			except: []string{"./examples/..."},
@@ -218,6 +223,12 @@ func TestImportRulesCatch(t *testing.T) {
 				"./interception/plugin imports ./interception/iptables: the plugin serves any mesh, and what else comes in does so through its options",
 			},
 		},
+		"a backend that knows another": {
+			"./interception/iptables", "./interception/nftables",
+			[]string{
+				"./interception/iptables imports ./interception/nftables: backends share their steps, and know each other as predecessors alone",
+			},
+		},
 		"flags in the installer": {
 			"./conflist/installer", "github.com/spf13/cobra",
 			[]string{
@@ -299,6 +310,7 @@ func madeUp(t *testing.T) graph {
 	g.add("./interception/trace", "./interception")
 	g.add("./interception/nftables", "./interception")
 	g.add("./interception/nftables", "./internal/netlink")
+	g.add("./internal/backend", "./interception")
 	g.add("./interception/dataplanetest", "./interception")
 	g.add("./interception/plugin", "./interception/journal")
 	g.add("./examples/istio-cni", "./interception/nftables")
