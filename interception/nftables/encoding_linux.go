@@ -25,8 +25,15 @@ func numbered(name string, pairs ...uint32) expression {
 
 // with returns the expression with a value as an attribute of data.
 func (e expression) with(kind uint16, value []byte) expression {
+	return e.and(func(a *nfnetlink.Attributes) {
+		a.Nest(kind, func() { a.Bytes(unix.NFTA_DATA_VALUE, value) })
+	})
+}
+
+// and returns the expression with the attributes that write adds.
+func (e expression) and(write func(a *nfnetlink.Attributes)) expression {
 	var a nfnetlink.Attributes
-	a.Nest(kind, func() { a.Bytes(unix.NFTA_DATA_VALUE, value) })
+	write(&a)
 	e.data = append(e.data, a.All()...)
 	return e
 }
@@ -77,7 +84,7 @@ func lookup(set string, id uint32, negated bool) expression {
 		flags = unix.NFT_LOOKUP_F_INV
 	}
 	e := numbered("lookup", unix.NFTA_LOOKUP_SET_ID, id, unix.NFTA_LOOKUP_SREG, register, unix.NFTA_LOOKUP_FLAGS, flags)
-	return e.and(unix.NFTA_LOOKUP_SET, set)
+	return e.and(func(a *nfnetlink.Attributes) { a.Text(unix.NFTA_LOOKUP_SET, set) })
 }
 
 // bitwise keeps the bits of mask in the register, and flips those of flip.
@@ -137,20 +144,9 @@ func transparentProxy(family byte) expression {
 }
 
 func reject(kind uint32, code byte) expression {
-	e := numbered("reject", unix.NFTA_REJECT_TYPE, kind)
-	var a nfnetlink.Attributes
-	a.Bytes(unix.NFTA_REJECT_ICMP_CODE, []byte{code})
-	e.data = append(e.data, a.All()...)
-	return e
+	return numbered("reject", unix.NFTA_REJECT_TYPE, kind).and(func(a *nfnetlink.Attributes) { a.Bytes(unix.NFTA_REJECT_ICMP_CODE, []byte{code}) })
 }
 
 func logged(prefix string) expression {
-	return expression{name: "log"}.and(unix.NFTA_LOG_PREFIX, prefix)
-}
-
-func (e expression) and(kind uint16, text string) expression {
-	var a nfnetlink.Attributes
-	a.Text(kind, text)
-	e.data = append(e.data, a.All()...)
-	return e
+	return expression{name: "log"}.and(func(a *nfnetlink.Attributes) { a.Text(unix.NFTA_LOG_PREFIX, prefix) })
 }

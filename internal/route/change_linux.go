@@ -55,11 +55,7 @@ type Options struct {
 // Prepare looks at the namespace and plans how to bring it to p for the owner. It writes nothing.
 // An [*interception.ApplyError] names what is in the way of an object.
 func (s *Socket) Prepare(p *interception.Plan, owner Owner, o Options) (*Change, error) {
-	look := kindsOf(p)
-	if o.Everything {
-		look = kinds{addresses: true, routes: true, rules: true}
-	}
-	found, err := s.scan(look)
+	found, err := s.scan(p, o.Everything)
 	if err != nil {
 		return nil, err
 	}
@@ -184,26 +180,6 @@ func gone(err error) error {
 	return err
 }
 
-// kinds selects kinds of objects.
-type kinds struct {
-	addresses, routes, rules bool
-}
-
-func kindsOf(p *interception.Plan) kinds {
-	var k kinds
-	for _, object := range p.Objects {
-		switch object.(type) {
-		case interception.Address:
-			k.addresses = true
-		case interception.Route:
-			k.routes = true
-		case interception.PolicyRule:
-			k.rules = true
-		}
-	}
-	return k
-}
-
 type found struct {
 	links     []netlink.Link
 	addresses []address
@@ -211,19 +187,19 @@ type found struct {
 	rules     []foundRule
 }
 
-// scan reads the links, and the given kinds of objects.
-func (s *Socket) scan(k kinds) (f found, err error) {
+// scan reads the links, and all objects of the kinds that p has; of all kinds if everything is set.
+func (s *Socket) scan(p *interception.Plan, everything bool) (f found, err error) {
 	what := "links"
 	f.links, err = s.listLinks()
-	if err == nil && k.addresses {
+	if err == nil && (everything || hasAny[interception.Address](p)) {
 		what = "addresses"
 		f.addresses, err = s.listAddresses()
 	}
-	if err == nil && k.routes {
+	if err == nil && (everything || hasAny[interception.Route](p)) {
 		what = "routes"
 		f.routes, err = s.listRoutes()
 	}
-	if err == nil && k.rules {
+	if err == nil && (everything || hasAny[interception.PolicyRule](p)) {
 		what = "policy rules"
 		f.rules, err = s.listRules()
 	}
@@ -231,6 +207,13 @@ func (s *Socket) scan(k kinds) (f found, err error) {
 		return found{}, fmt.Errorf("list %s: %w", what, err)
 	}
 	return f, nil
+}
+
+func hasAny[T interception.Object](p *interception.Plan) bool {
+	for range interception.ObjectsOf[T](p) {
+		return true
+	}
+	return false
 }
 
 // deviceName returns the name of the interface with an index; "" when there is no such interface.

@@ -3,7 +3,7 @@
 // Package route puts the objects of a plan that precede its rules into a network namespace: links,
 // addresses, sysctls, routes and policy rules, by rtnetlink and /proc/sys/net.
 //
-//	Open ──▶ Socket ──Prepare(plan, owner, record)──▶ Change ──Do──▶ (the rules) ──Settle──▶
+//	Dial ──▶ Socket ──Prepare(plan, owner, record)──▶ Change ──Do──▶ (the rules) ──Settle──▶
 //	                  looks, writes nothing                  └─ Undo, when the rules are refused
 //
 // Preparing a [Change] looks at the namespace: what the owner has, what the plan needs, what is in

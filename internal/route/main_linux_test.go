@@ -23,7 +23,7 @@ func newSocket(t *testing.T) *Socket {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = namespace.Close() })
-	s, err := Open(namespace.File())
+	s, err := Dial(kernel.Of(namespace.File()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ package route
 import (
 	"encoding/hex"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 
@@ -22,10 +21,6 @@ type Socket struct {
 	client    *kernel.Client
 	labels    bool // the kernel keeps the protocol of an address
 }
-
-// Open opens a socket in the network namespace of an open descriptor. The caller keeps the
-// descriptor open as long as the socket.
-func Open(in *os.File) (*Socket, error) { return Dial(kernel.Of(in)) }
 
 // Dial opens a socket in a namespace.
 func Dial(in kernel.Namespace) (*Socket, error) {
