@@ -42,7 +42,8 @@ func (d *Dataplane) observe(ctx context.Context, ns *interception.Netns, owner i
 
 // Remembered implements [Predecessor].
 func (d *Dataplane) Remembered(ctx context.Context, ns *interception.Netns, owner interception.Owner) (lines []string, found bool, err error) {
-	err = d.repeated(ctx, &application{Dataplane: d, ns: ns, plan: &interception.Plan{Owner: owner}}, func(a *application, ctx context.Context) error {
+	a := &application{Dataplane: d, ns: ns, plan: &interception.Plan{Owner: owner}}
+	err = d.repeated(ctx, a, func(_ *application, ctx context.Context) error {
 		standing, err := a.rules.Look(ctx)
 		lines, found = standing.Record.Lines(), standing.Found
 		return err
