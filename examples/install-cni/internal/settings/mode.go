@@ -24,14 +24,11 @@ func installModes() []string {
 
 // chained parses Istio's switch between a chained plugin and one with a network of its own.
 func chained() parser {
-	p := boolean(func(s *Settings) *bool { return &s.Standalone })
-	set := p.apply
-	p.apply = func(s *Settings, value string) error {
-		err := set(s, value)
-		s.Standalone = err == nil && !s.Standalone
-		return err
-	}
-	return p
+	of := func(s *Settings) *bool { return &s.Standalone }
+	return parsed("bool", shape{Type: "boolean"}, of, func(value string) (bool, error) {
+		chained, err := parseBool(value)
+		return !chained, err
+	})
 }
 
 // InstallMode returns the mode that our setting or those of Istio's install-cni select; empty if no

@@ -3,41 +3,52 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
-// label parses the name of a Kubernetes object, or nothing.
-func label(of func(*Settings) *string) parser {
-	return parser{kind: "name", shape: nameShape(true), apply: func(s *Settings, value string) error {
-		if value == "" {
-			return nil
-		}
-		if err := checkName(value); err != nil {
-			return err
-		}
-		*of(s) = value
-		return nil
-	}}
-}
+const (
+	// dnsName is the pattern of an RFC 1123 subdomain: names of namespaces, pods and DaemonSets
+	// allow no more than that.
+	dnsName = dnsLabel + `(\.` + dnsLabel + `)*`
+	// dnsLabel is the pattern of one label in it.
+	dnsLabel = `[a-z0-9]([a-z0-9-]*[a-z0-9])?`
+	// maxName is the maximum length of a Kubernetes name.
+	maxName = 253
+)
 
 // nameShape is the shape of a Kubernetes name, which may be empty if it is optional.
 func nameShape(optional bool) shape {
-	const part = `[a-z0-9]([a-z0-9-]*[a-z0-9])?`
-	pattern := part + `(\.` + part + `)*`
+	pattern := dnsName
 	if optional {
 		pattern = "(" + pattern + ")?"
 	}
 	return shape{Type: "string", Pattern: "^" + pattern + "$", MaxLength: maxName}
 }
 
-// maxName is the maximum length of a Kubernetes name.
-const maxName = 253
+// checkName accepts a Kubernetes name.
+func checkName(name string) error {
+	if matched, err := regexp.MatchString("^"+dnsName+"$", name); err != nil || !matched || len(name) > maxName {
+		return fmt.Errorf("%q is not a Kubernetes name (lower-case letters, digits and dashes)", name)
+	}
+	return nil
+}
+
+// label parses the name of a Kubernetes object, or nothing.
+func label(of func(*Settings) *string) parser {
+	return checked("name", nameShape(true), of, func(value string) error {
+		if value == "" {
+			return nil
+		}
+		return checkName(value)
+	})
+}
 
 // namespaces parses a list; spaces around its members and empty members are ignored.
 func namespaces(of func(*Settings) *[]string) parser {
-	item := nameShape(false)
-	return list("list", item, of, func(name string) (string, error) { return name, checkName(name) })
+	return list("list", nameShape(false), of, atCommas, func(name string) (string, error) { return name, checkName(name) })
 }
 
 // podName derives the DaemonSet's name if it is not set: the name of a DaemonSet's pod is the
@@ -63,16 +74,35 @@ func podName() parser {
 // vowels, and no characters that look alike.
 const generatedAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 
-// checkName accepts an RFC 1123 subdomain: names of namespaces, pods and DaemonSets allow no more
-// than that.
-func checkName(name string) error {
-	const alphanumeric = "abcdefghijklmnopqrstuvwxyz0123456789"
-	ok := len(name) <= maxName
-	for part := range strings.SplitSeq(name, ".") {
-		ok = ok && part != "" && strings.Trim(part, alphanumeric+"-") == "" && strings.Trim(part, "-") == part
+// labelName is the pattern of a label's value, and of a key without its domain
+// (https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set).
+const labelName = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+
+// labelKey parses the key of a label: a name, optionally preceded by a domain and a slash.
+func labelKey(of func(*Settings) *string) parser {
+	return key(of, "^("+dnsName+"/)?"+labelName+"$", "write a key such as example.com/name")
+}
+
+// taintKey parses the key of a taint, or nothing. The key must have a domain, so that it is no
+// other program's.
+func taintKey() parser {
+	of := func(s *Settings) *string { return &s.ReadinessTaint }
+	return key(of, "^("+dnsName+"/"+labelName+")?$", "write a key with a domain, such as meshcni.io/not-ready")
+}
+
+func key(of func(*Settings) *string, pattern, remedy string) parser {
+	p := matching("key", shape{Type: "string", Pattern: pattern, MaxLength: maxName + 64}, of, remedy)
+	set := p.apply
+	p.apply = func(s *Settings, value string) error {
+		if strings.IndexByte(value, '/') > maxName {
+			return errors.New(remedy)
+		}
+		return set(s, value)
 	}
-	if !ok {
-		return fmt.Errorf("%q is not a Kubernetes name (lower-case letters, digits and dashes)", name)
-	}
-	return nil
+	return p
+}
+
+func labelValue(of func(*Settings) *string) parser {
+	value := shape{Type: "string", Pattern: `^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$`, MaxLength: 63}
+	return matching("label", value, of, "write at most 63 letters, digits, and among these dashes, dots and underscores")
 }

@@ -3,17 +3,20 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"math"
 	"net"
+	"net/netip"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
-	"github.com/meshcni/meshcni/examples/install-cni/internal/profiling"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/internal/spool"
 	"github.com/meshcni/meshcni/kubeconfig"
@@ -26,15 +29,38 @@ type parser struct {
 	apply func(s *Settings, value string) error
 }
 
+// parsed returns a parser for a field, which parse returns the value of.
+func parsed[T any](kind string, in shape, field func(*Settings) *T, parse func(string) (T, error)) parser {
+	return parser{kind: kind, shape: in, apply: func(s *Settings, value string) error {
+		result, err := parse(value)
+		if err == nil {
+			*field(s) = result
+		}
+		return err
+	}}
+}
+
+// checked returns a parser that stores a text as it is.
+func checked(kind string, in shape, field func(*Settings) *string, check func(string) error) parser {
+	return parsed(kind, in, field, func(value string) (string, error) { return value, check(value) })
+}
+
+// matching is checked with the shape's own pattern and length.
+func matching(kind string, in shape, field func(*Settings) *string, remedy string) parser {
+	return checked(kind, in, field, func(value string) error {
+		if matched, err := regexp.MatchString(in.Pattern, value); err != nil || !matched || len(value) > in.MaxLength {
+			return errors.New(remedy)
+		}
+		return nil
+	})
+}
+
 func text(of func(*Settings) *string) parser {
-	return parser{kind: "string", shape: shape{Type: "string"}, apply: func(s *Settings, value string) error { *of(s) = value; return nil }}
+	return checked("string", shape{Type: "string"}, of, func(string) error { return nil })
 }
 
 func boolean(of func(*Settings) *bool) parser {
-	return parser{kind: "bool", shape: shape{Type: "boolean"}, apply: func(s *Settings, value string) (err error) {
-		*of(s), err = parseBool(value)
-		return err
-	}}
+	return parsed("bool", shape{Type: "boolean"}, of, parseBool)
 }
 
 // parseBool accepts what strconv accepts, and the empty text as false: an empty variable has always
@@ -45,7 +71,7 @@ func parseBool(value string) (bool, error) {
 	}
 	b, err := strconv.ParseBool(value)
 	if err != nil {
-		return false, fmt.Errorf("not a boolean; write true or false")
+		return false, errors.New("not a boolean; write true or false")
 	}
 	return b, nil
 }
@@ -61,15 +87,8 @@ func only(want bool, why string) parser {
 	}}
 }
 
-// unused accepts every value of its kind.
-func unused(kind string) parser {
-	p := ignored(kind, "", "")
-	judge := p.apply
-	p.apply = func(_ *Settings, value string) error { return judge(&Settings{}, value) }
-	return p
-}
-
-// ignored accepts every value, and records the name if the value would have changed something.
+// ignored accepts every value of its kind. It records the name, unless that is empty, if the value
+// would have changed something.
 func ignored(kind, name, standard string) parser {
 	return parser{kind: kind, shape: shape{Type: map[string]string{"bool": "boolean"}[kind]}, apply: func(s *Settings, value string) error {
 		if kind == "bool" {
@@ -79,30 +98,46 @@ func ignored(kind, name, standard string) parser {
 			}
 			value = strconv.FormatBool(got)
 		}
-		if value != standard {
+		if value != standard && name != "" {
 			s.Ignored = append(s.Ignored, name)
 		}
 		return nil
 	}}
 }
 
-// list parses members separated by commas; spaces around them and empty ones are ignored.
-func list(kind string, item shape, of func(*Settings) *[]string, parse func(string) (string, error)) parser {
-	return parser{kind: kind, shape: shape{Type: "array", Items: &item}, apply: func(s *Settings, value string) error {
+// list parses the members that split returns; spaces around them and empty ones are ignored.
+func list(
+	kind string, item shape, of func(*Settings) *[]string, split func(string) []string, parse func(string) (string, error),
+) parser {
+	return parsed(kind, shape{Type: "array", Items: &item}, of, func(value string) ([]string, error) {
 		all := []string{}
-		for member := range strings.SplitSeq(value, ",") {
+		for _, member := range split(value) {
 			if member = strings.TrimSpace(member); member == "" {
 				continue
 			}
-			parsed, err := parse(member)
+			result, err := parse(member)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			all = append(all, parsed)
+			all = append(all, result)
 		}
-		*of(s) = all
-		return nil
-	}}
+		return all, nil
+	})
+}
+
+func atCommas(value string) []string { return strings.Split(value, ",") }
+
+// words parses file names, separated by commas or blanks.
+func words(of func(*Settings) *[]string) parser {
+	split := func(value string) []string {
+		return strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
+	}
+	return list("list", shape{Type: "string", Pattern: `^[^/, ]+$`}, of, split, func(name string) (string, error) {
+		if name != filepath.Base(name) || !filepath.IsLocal(name) {
+			return "", fmt.Errorf("%q is not a bare file name", name)
+		}
+		return name, nil
+	})
 }
 
 func oneOf(of func(*Settings) *string, allowed ...string) parser {
@@ -110,89 +145,87 @@ func oneOf(of func(*Settings) *string, allowed ...string) parser {
 	for i, value := range allowed {
 		values[i] = value
 	}
-	return parser{kind: "string", shape: shape{Type: "string", Enum: values}, apply: func(s *Settings, value string) error {
+	return checked("string", shape{Type: "string", Enum: values}, of, func(value string) error {
 		if !slices.Contains(allowed, value) {
 			return fmt.Errorf("write one of %q", allowed)
 		}
-		*of(s) = value
 		return nil
-	}}
-}
-
-func directory(of func(*Settings) *string) parser {
-	optional := optionalPath(of)
-	return parser{kind: "path", shape: shape{Type: "string", Pattern: "^/"}, apply: func(s *Settings, value string) error {
-		if value == "" {
-			return fmt.Errorf("a directory is needed")
-		}
-		return optional.apply(s, value)
-	}}
+	})
 }
 
 func optionalPath(of func(*Settings) *string) parser {
-	return parser{kind: "path", shape: shape{Type: "string", Pattern: "^(/|$)"}, apply: func(s *Settings, value string) error {
-		if value == "" {
-			*of(s) = ""
-			return nil
-		}
-		if !filepath.IsAbs(value) || strings.ContainsRune(value, 0) {
-			return fmt.Errorf("write an absolute path")
-		}
-		*of(s) = filepath.Clean(value)
-		return nil
-	}}
+	return parsed("path", shape{Type: "string", Pattern: "^(/|$)"}, of, absolute)
+}
+
+func directory(of func(*Settings) *string) parser {
+	return parsed("path", shape{Type: "string", Pattern: "^/"}, of, absoluteDirectory)
 }
 
 // ownDirectory parses a directory that this program writes to: not a directory of the system.
 func ownDirectory(of func(*Settings) *string) parser {
-	whichever := directory(of)
-	return parser{kind: whichever.kind, shape: whichever.shape, apply: func(s *Settings, value string) error {
-		if err := whichever.apply(s, value); err != nil {
-			return err
-		}
+	return parsed("path", shape{Type: "string", Pattern: "^/"}, of, func(value string) (string, error) {
+		path, err := absoluteDirectory(value)
 		for _, system := range []string{"/proc", "/sys", "/dev"} {
-			if path := *of(s); path == "/" || path == system || strings.HasPrefix(path, system+"/") {
-				return fmt.Errorf("files are written there: name a directory of their own")
+			if err == nil && (path == "/" || path == system || strings.HasPrefix(path, system+"/")) {
+				err = errors.New("files are written there: name a directory of their own")
 			}
 		}
-		return nil
-	}}
+		return path, err
+	})
 }
+
+func absoluteDirectory(value string) (string, error) {
+	if value == "" {
+		return "", errors.New("a directory is needed")
+	}
+	return absolute(value)
+}
+
+// absolute cleans an absolute path; an empty one stays empty.
+func absolute(value string) (string, error) {
+	switch {
+	case value == "":
+		return "", nil
+	case !filepath.IsAbs(value) || strings.ContainsRune(value, 0):
+		return "", errors.New("write an absolute path")
+	}
+	return filepath.Clean(value), nil
+}
+
+// times is the pattern of one or more times with their units.
+const times = `([0-9.]+(ns|us|µs|ms|s|m|h))`
 
 // duration parses a time of the plugin's configuration.
 func duration(of func(*Settings) *pluginconf.Timeout) parser {
-	const pattern = `^([0-9.]+(ns|us|µs|ms|s|m|h))*$`
-	return parser{kind: "duration", shape: shape{Type: "string", Pattern: pattern}, apply: func(s *Settings, value string) error {
-		*of(s) = pluginconf.Timeout(value)
-		if of(s).Validate() != nil {
-			return fmt.Errorf("write a time above zero with its unit, such as 20s")
+	return parsed("duration", shape{Type: "string", Pattern: "^" + times + "*$"}, of, func(value string) (pluginconf.Timeout, error) {
+		timeout := pluginconf.Timeout(value)
+		if timeout.Validate() != nil {
+			return "", errors.New("write a time above zero with its unit, such as 20s")
 		}
-		return nil
-	}}
+		return timeout, nil
+	})
+}
+
+// span parses a duration of at least a second.
+func span(of func(*Settings) *time.Duration) parser {
+	return parsed("duration", shape{Type: "string", Pattern: "^" + times + "+$"}, of, func(value string) (time.Duration, error) {
+		d, err := time.ParseDuration(value)
+		if err != nil || d < time.Second {
+			return 0, errors.New("write a time of at least a second with its unit, such as 10m")
+		}
+		return d, nil
+	})
 }
 
 // pluginLevel parses a level of the plugin, or nothing.
 func pluginLevel(of func(*Settings) *string) parser {
 	levels := shape{Type: "string", Enum: []any{"", "debug", "info", "warn", "error", "fatal", "none"}}
-	return parser{kind: "string", shape: levels, apply: func(s *Settings, value string) error {
+	return checked("string", levels, of, func(value string) error {
 		if _, err := pluginconf.ParseLevel(value); err != nil {
-			return fmt.Errorf("write debug, info, warn, error, fatal or none")
+			return errors.New("write debug, info, warn, error, fatal or none")
 		}
-		*of(s) = value
 		return nil
-	}}
-}
-
-// kubeconfigName parses the name of a kubeconfig, or nothing.
-func kubeconfigName(of func(*Settings) *string) parser {
-	named := shape{Type: "string", Pattern: `^([^/]*kubeconfig)?$`}
-	return parser{kind: "name", shape: named, apply: func(s *Settings, value string) error {
-		*of(s) = value
-		if value == "" {
-			return nil
-		}
-		return checkKubeconfigName(value)
-	}}
+	})
 }
 
 // logSocket parses a path that also defines the run directory.
@@ -214,110 +247,91 @@ func logSocket() parser {
 	}}
 }
 
-func words(of func(*Settings) *[]string) parser {
-	item := shape{Type: "string", Pattern: `^[^/, ]+$`}
-	return parser{kind: "list", shape: shape{Type: "array", Items: &item}, apply: func(s *Settings, value string) error {
-		names := []string{}
-		for _, name := range strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' }) {
-			if name != filepath.Base(name) || !filepath.IsLocal(name) {
-				return fmt.Errorf("%q is not a bare file name", name)
-			}
-			names = append(names, name)
-		}
-		*of(s) = names
-		return nil
-	}}
-}
-
 // fileName parses the name of a CNI configuration inside its directory, and never leads out of it.
 func fileName(of func(*Settings) *string) parser {
 	const pattern = `^([^/\\.][^/\\]*\.(conflist|conf|json))?$`
-	return parser{kind: "name", shape: shape{Type: "string", Pattern: pattern}, apply: func(s *Settings, value string) error {
+	return checked("name", shape{Type: "string", Pattern: pattern}, of, func(value string) error {
 		extension := filepath.Ext(value)
 		switch {
 		case value == "":
 		case value != filepath.Base(value) || strings.ContainsAny(value, "/\\\x00") || strings.Trim(value, ".") == strings.Trim(extension, "."):
-			return fmt.Errorf("write a bare file name, such as 10-calico.conflist")
+			return errors.New("write a bare file name, such as 10-calico.conflist")
 		case !slices.Contains([]string{".conflist", ".conf", ".json"}, extension):
-			return fmt.Errorf("container runtimes don't read files of this extension; write a name that ends in .conflist, .conf or .json")
+			return errors.New("container runtimes don't read files of this extension; write a name that ends in .conflist, .conf or .json")
 		}
-		*of(s) = value
 		return nil
-	}}
+	})
 }
 
 func port(of func(*Settings) *string) parser {
 	bounds := shape{Type: "integer", Minimum: new(1), Maximum: new(math.MaxUint16)}
-	return parser{kind: "port", shape: bounds, apply: func(s *Settings, value string) error {
-		if value != "" {
-			if n, err := strconv.ParseUint(value, 10, 16); err != nil || n == 0 {
-				return fmt.Errorf("write a port number from 1 to 65535")
-			}
+	return checked("port", bounds, of, func(value string) error {
+		if n, err := strconv.ParseUint(value, 10, 16); value != "" && (err != nil || n == 0) {
+			return errors.New("write a port number from 1 to 65535")
 		}
-		*of(s) = value
 		return nil
-	}}
-}
-
-func address(of func(*Settings) *string) parser {
-	return parser{kind: "address", shape: shape{Type: "string", Pattern: `:[0-9]+$`}, apply: func(s *Settings, value string) error {
-		_, port, err := net.SplitHostPort(value)
-		if err == nil {
-			_, err = strconv.ParseUint(port, 10, 16)
-		}
-		if err != nil {
-			return fmt.Errorf("write host:port or :port, such as :8000")
-		}
-		*of(s) = value
-		return nil
-	}}
+	})
 }
 
 // monitoringPort parses Istio's port number; zero and less mean no port.
 func monitoringPort() parser {
-	return parser{kind: "port", shape: shape{Type: "integer", Maximum: new(math.MaxUint16)}, apply: func(s *Settings, value string) error {
-		n, err := strconv.ParseInt(value, 10, 32)
-		if err != nil || n > math.MaxUint16 {
-			return fmt.Errorf("write a port number from 1 to 65535, or 0 for none")
+	of := func(s *Settings) *string { return &s.MetricsAddress }
+	return parsed("port", shape{Type: "integer", Maximum: new(math.MaxUint16)}, of, func(value string) (string, error) {
+		switch n, err := strconv.ParseInt(value, 10, 32); {
+		case err != nil || n > math.MaxUint16:
+			return "", errors.New("write a port number from 1 to 65535, or 0 for none")
+		case n > 0:
+			return ":" + value, nil
 		}
-		s.MetricsAddress = ""
-		if n > 0 {
-			s.MetricsAddress = ":" + value
-		}
-		return nil
-	}}
+		return "", nil
+	})
 }
 
-// loopback parses an address that only this machine can reach.
+func address(of func(*Settings) *string) parser {
+	return checked("address", shape{Type: "string", Pattern: `:[0-9]+$`}, of, checkAddress)
+}
+
+func checkAddress(value string) error {
+	_, port, err := net.SplitHostPort(value)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return errors.New("write host:port or :port, such as :8000")
+	}
+	return nil
+}
+
+// loopback parses an address that only this machine can reach, or nothing. Host names are refused,
+// whatever they resolve to now.
 func loopback(of func(*Settings) *string) parser {
-	address := address(of)
-	address.shape.Pattern = `^((127\.[0-9.]+|\[[0-9a-f:]+\]):[0-9]+)?$`
-	return parser{kind: address.kind, shape: address.shape, apply: func(s *Settings, value string) error {
+	const pattern = `^((127\.[0-9.]+|\[[0-9a-f:]+\]):[0-9]+)?$`
+	return checked("address", shape{Type: "string", Pattern: pattern}, of, func(value string) error {
 		if value == "" {
-			*of(s) = ""
 			return nil
 		}
-		if err := profiling.CheckAddress(value); err != nil {
+		host, _, err := net.SplitHostPort(value)
+		if err != nil {
 			return err
 		}
-		return address.apply(s, value)
-	}}
+		if ip, err := netip.ParseAddr(host); err != nil || !ip.Unmap().IsLoopback() {
+			return errors.New("profiles are served on a loopback address only: write 127.0.0.1:PORT or [::1]:PORT")
+		}
+		return checkAddress(value)
+	})
 }
 
 // kubeconfigMode parses a number as Go and C write it, so 600 would be decimal: the error explains
 // this trap.
 func kubeconfigMode() parser {
-	return parser{kind: "mode", shape: shape{Type: "string", Pattern: `^0[0-7]+$`}, apply: func(s *Settings, value string) error {
+	of := func(s *Settings) *fs.FileMode { return &s.KubeconfigMode }
+	return parsed("mode", shape{Type: "string", Pattern: `^0[0-7]+$`}, of, func(value string) (fs.FileMode, error) {
 		mode, err := strconv.ParseUint(value, 0, 32)
 		if err != nil {
-			return fmt.Errorf("write octal permission bits, such as 0600")
+			return 0, errors.New("write octal permission bits, such as 0600")
 		}
-		if err := kubeconfig.CheckMode(fs.FileMode(mode)); err != nil {
-			return err
-		}
-		s.KubeconfigMode = fs.FileMode(mode)
-		return nil
-	}}
+		return fs.FileMode(mode), kubeconfig.CheckMode(fs.FileMode(mode))
+	})
 }
 
 // logOutputLevel parses Istio's level option: a level for everything, or scope:level pairs.

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
@@ -136,15 +135,12 @@ func (r Repair) WantsInPlace() bool {
 }
 
 func repairRules() parser {
-	return parser{kind: "rules", shape: shape{Type: "string"}, apply: func(s *Settings, value string) (err error) {
-		s.Repair.Rules, err = repairconf.ParseRules(value)
-		return err
-	}}
+	of := func(s *Settings) *[]repair.Rule { return &s.Repair.Rules }
+	return parsed("rules", shape{Type: "string"}, of, repairconf.ParseRules)
 }
 
 func paths(of func(*Settings) *[]string) parser {
-	item := shape{Type: "string", Pattern: "^/"}
-	return list("paths", item, of, func(path string) (string, error) {
+	return list("paths", shape{Type: "string", Pattern: "^/"}, of, atCommas, func(path string) (string, error) {
 		if !filepath.IsAbs(path) {
 			return "", fmt.Errorf("%q is not an absolute path", path)
 		}
@@ -154,94 +150,21 @@ func paths(of func(*Settings) *[]string) parser {
 
 func exitCode() parser {
 	bounds := shape{Type: "integer", Minimum: new(0), Maximum: new(255)}
-	return parser{kind: "number", shape: bounds, apply: func(s *Settings, value string) error {
+	of := func(s *Settings) *[]int32 { return &s.Repair.Validator.ExitCodes }
+	return parsed("number", bounds, of, func(value string) ([]int32, error) {
 		code, err := strconv.ParseUint(value, 10, 8)
-		if err != nil {
-			return errors.New("write a number from 0 to 255")
-		}
-		s.Repair.Validator.ExitCodes = nil
-		if code != 0 {
-			s.Repair.Validator.ExitCodes = []int32{int32(code)}
-		}
-		return nil
-	}}
-}
-
-// domainPattern matches the domain in a key.
-const domainPattern = `[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*`
-
-// labelKey parses the key of a label: a name, optionally preceded by a domain and a slash.
-func labelKey(of func(*Settings) *string) parser {
-	const pattern = "^(" + domainPattern + "/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
-	key := shape{Type: "string", Pattern: pattern, MaxLength: maxName + 64}
-	return parser{kind: "key", shape: key, apply: func(s *Settings, value string) error {
-		domain, name, qualified := strings.Cut(value, "/")
-		if !qualified {
-			domain, name = "", value
-		}
-		if qualified && checkName(domain) != nil || name == "" || !isLabelValue(name) {
-			return errors.New("write a key such as example.com/name")
-		}
-		*of(s) = value
-		return nil
-	}}
-}
-
-// taintKey parses the key of a taint, or nothing. The key must have a domain, so that it is no
-// other program's.
-func taintKey() parser {
-	key := labelKey(func(s *Settings) *string { return &s.ReadinessTaint })
-	key.shape.Pattern = "^(" + domainPattern + "/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$"
-	return parser{kind: key.kind, shape: key.shape, apply: func(s *Settings, value string) error {
 		switch {
-		case value == "":
-			s.ReadinessTaint = ""
-			return nil
-		case !strings.Contains(value, "/"):
-			return errors.New("write a key with a domain, such as meshcni.io/not-ready")
-		default:
-			return key.apply(s, value)
+		case err != nil:
+			return nil, errors.New("write a number from 0 to 255")
+		case code == 0:
+			return nil, nil
 		}
-	}}
-}
-
-func labelValue(of func(*Settings) *string) parser {
-	const pattern = `^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$`
-	return parser{kind: "label", shape: shape{Type: "string", Pattern: pattern, MaxLength: 63}, apply: func(s *Settings, value string) error {
-		if !isLabelValue(value) {
-			return errors.New("write at most 63 letters, digits, and among these dashes, dots and underscores")
-		}
-		*of(s) = value
-		return nil
-	}}
-}
-
-// isLabelValue reports whether a text may be a label's value
-// (https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set).
-func isLabelValue(text string) bool {
-	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-	return len(text) <= 63 && strings.Trim(text, letters+"-_.") == "" && strings.Trim(text, "-_.") == text
-}
-
-// span parses a duration of at least a second.
-func span(of func(*Settings) *time.Duration) parser {
-	const pattern = `^([0-9.]+(ns|us|µs|ms|s|m|h))+$`
-	return parser{kind: "duration", shape: shape{Type: "string", Pattern: pattern}, apply: func(s *Settings, value string) error {
-		d, err := time.ParseDuration(value)
-		if err != nil || d < time.Second {
-			return errors.New("write a time of at least a second with its unit, such as 10m")
-		}
-		*of(s) = d
-		return nil
-	}}
+		return []int32{int32(code)}, nil
+	})
 }
 
 func limit(of func(*Settings) *repair.Limit) parser {
-	const pattern = `^[0-9]+/([0-9.]+(ns|us|µs|ms|s|m|h))+$`
-	return parser{kind: "limit", shape: shape{Type: "string", Pattern: pattern}, apply: func(s *Settings, value string) (err error) {
-		*of(s), err = repairconf.ParseLimit(value)
-		return err
-	}}
+	return parsed("limit", shape{Type: "string", Pattern: "^[0-9]+/" + times + "+$"}, of, repairconf.ParseLimit)
 }
 
 func limitText(l repair.Limit) string { return fmt.Sprintf("%d/%s", l.Burst, l.Every) }

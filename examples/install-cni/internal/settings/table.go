@@ -178,7 +178,7 @@ func inert() []Setting {
 		{"ambient-reconcile-pod-rules-on-startup", "bool"},
 		{"ztunnel-uds-address", "string"},
 	} {
-		t.add(r.name, "", unused(r.kind), "of ambient mode, which ambient-enabled refuses", noEffect)
+		t.add(r.name, "", ignored(r.kind, "", ""), "of ambient mode, which ambient-enabled refuses", noEffect)
 	}
 	for _, r := range []struct{ name, kind, value string }{
 		{"cni-enable-reinstall", "bool", "true"},
