@@ -33,15 +33,12 @@ func BenchmarkFileEvents(b *testing.B) {
 	} {
 		b.Run(watched.name, func(b *testing.B) {
 			for b.Loop() {
-				n := newNode(b)
-				n.write(n.netDir, "10-calico.conflist", calico, 0o644)
-				n.withAPIServer() // for its DaemonSet
-				daemon, _ := n.startProgram(filepath.Join(programs, "install-cni"))
-				begun, before := time.Now(), cpuTime(b, daemon.Process.Pid)
-				events := disturb(b, watched.of(n))
+				n := startReleased(b, programs, 0)
+				begun, before := time.Now(), cpuTime(b, n.processes["daemon"])
+				events := disturb(b, watched.of(n.testNode))
 				took := time.Since(begun).Seconds()
 				b.ReportMetric(float64(events)/took, "events/s")
-				atMost(b, (cpuTime(b, daemon.Process.Pid)-before).Seconds()/took, "cores", mostCores)
+				atMost(b, (cpuTime(b, n.processes["daemon"])-before).Seconds()/took, "cores", mostCores)
 			}
 			b.ReportMetric(0, "ns/op")
 		})

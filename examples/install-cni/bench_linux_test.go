@@ -66,50 +66,72 @@ func buildReleased(b *testing.B) (directory string) {
 	return directory
 }
 
-func benchmarkDaemon(b *testing.B, programs string, pods int) {
+// releasedNode is a node on which the released daemon runs, and the node-watcher if it has pods.
+type releasedNode struct {
+	*testNode
+	cluster   *fakecluster.Cluster // nil without pods
+	processes map[string]int       // by their names
+}
+
+// startReleased starts the programs in a directory on a node with that many pods, and waits until
+// plugins can ask for a pod.
+func startReleased(b *testing.B, programs string, pods int) releasedNode {
 	b.Helper()
-	n := newNode(b)
+	n := releasedNode{testNode: newNode(b)}
 	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
 	if pods > 0 {
-		serveCluster(b, n, pods)
+		n.cluster = serveCluster(b, n.testNode, pods)
 	} else {
 		n.withAPIServer() // for its DaemonSet
 	}
 	started := time.Now()
 	daemon, log := n.startProgram(filepath.Join(programs, "install-cni"))
+	n.processes = map[string]int{"daemon": daemon.Process.Pid}
 	if pods > 0 {
 		ref := podsource.Ref{Namespace: "shop", Name: "web-0", UID: "uid-0"}
 		if _, err := (podsource.Agent{RunDir: n.runDir}).Pod(b.Context(), ref); err != nil {
 			b.Fatalf("%v\n%s", err, log)
 		}
 		b.ReportMetric(float64(time.Since(started).Milliseconds()), "ms-to-first-answer")
+		n.processes["watcher"] = childOf(b, daemon.Process.Pid)
 	}
+	return n
+}
+
+// resident returns the memory of the processes together, in MiB.
+func (n releasedNode) resident(b *testing.B, field string) (sum float64) {
+	b.Helper()
+	for _, pid := range n.processes {
+		sum += float64(kibibytes(b, pid, field)) / 1024
+	}
+	return sum
+}
+
+func benchmarkDaemon(b *testing.B, programs string, pods int) {
+	b.Helper()
+	n := startReleased(b, programs, pods)
 	// A benchmark takes real time.
 	time.Sleep(footprint.Quiet + 2*time.Second)
 	// As every hour: the kubeconfig is written, and the API server is asked.
 	n.rotateToken("token-2")
 	time.Sleep(footprint.Quiet + 2*time.Second)
-	processes := map[string]int{"daemon": daemon.Process.Pid}
-	if pods > 0 {
-		processes["watcher"] = childOf(b, daemon.Process.Pid)
-	}
 	before := map[string]int{}
-	for name, pid := range processes {
+	for name, pid := range n.processes {
 		before[name] = switches(b, pid)
 	}
 	time.Sleep(idleFor)
-	for name, pid := range processes {
+	for name, pid := range n.processes {
 		b.ReportMetric(float64(switches(b, pid)-before[name])/idleFor.Seconds(), name+"-switches/s")
 		b.ReportMetric(float64(kibibytes(b, pid, "RssAnon"))/1024, name+"-anon-MiB")
 		b.ReportMetric(float64(kibibytes(b, pid, "VmRSS"))/1024, name+"-rss-MiB")
 	}
 	switch pods {
 	case 0:
-		atMost(b, resident(b, processes, "VmRSS"), "rss-MiB", mostResidentAlone)
-		atMost(b, resident(b, processes, "RssAnon"), "anon-MiB", mostAnonymousAlone)
+		atMost(b, n.resident(b, "VmRSS"), "rss-MiB", mostResidentAlone)
+		atMost(b, n.resident(b, "RssAnon"), "anon-MiB", mostAnonymousAlone)
 	case budgetPods:
-		atMost(b, resident(b, processes, "VmRSS"), "rss-MiB", mostResident)
-		atMost(b, resident(b, processes, "RssAnon"), "anon-MiB", mostAnonymous)
+		atMost(b, n.resident(b, "VmRSS"), "rss-MiB", mostResident)
+		atMost(b, n.resident(b, "RssAnon"), "anon-MiB", mostAnonymous)
 	}
 }
 

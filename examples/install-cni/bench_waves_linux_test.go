@@ -5,7 +5,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -28,33 +27,17 @@ const (
 func BenchmarkWaves(b *testing.B) {
 	programs := buildReleased(b)
 	for b.Loop() {
-		n := newNode(b)
-		n.write(n.netDir, "10-calico.conflist", calico, 0o644)
-		cluster := serveCluster(b, n, budgetPods)
-		daemon, _ := n.startProgram(filepath.Join(programs, "install-cni"))
+		n := startReleased(b, programs, budgetPods)
 		agent := podsource.Agent{RunDir: n.runDir}
-		if _, err := agent.Pod(b.Context(), podsource.Ref{Namespace: "shop", Name: "web-0", UID: "uid-0"}); err != nil {
-			b.Fatal(err)
-		}
-		processes := map[string]int{"daemon": daemon.Process.Pid, "watcher": childOf(b, daemon.Process.Pid)}
 		for wave := range waves {
-			replacePods(b, cluster, agent, wave)
+			replacePods(b, n.cluster, agent, wave)
 		}
-		b.ReportMetric(resident(b, processes, "VmRSS"), "rss-MiB-in-waves")
+		b.ReportMetric(n.resident(b, "VmRSS"), "rss-MiB-in-waves")
 		time.Sleep(footprint.Quiet + 2*time.Second) // a benchmark takes real time
-		atMost(b, resident(b, processes, "VmRSS"), "rss-MiB-after", mostResident)
-		atMost(b, resident(b, processes, "RssAnon"), "anon-MiB-after", mostAnonymous)
+		atMost(b, n.resident(b, "VmRSS"), "rss-MiB-after", mostResident)
+		atMost(b, n.resident(b, "RssAnon"), "anon-MiB-after", mostAnonymous)
 	}
 	b.ReportMetric(0, "ns/op")
-}
-
-// resident returns the memory of some processes together, in MiB.
-func resident(b *testing.B, processes map[string]int, field string) (sum float64) {
-	b.Helper()
-	for _, pid := range processes {
-		sum += float64(kibibytes(b, pid, field)) / 1024
-	}
-	return sum
 }
 
 // replacePods replaces all pods of the node by others of the same names.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/meshcni/meshcni/examples/install-cni/internal/live"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
 
@@ -86,7 +85,7 @@ func newConfigCommand(env environment) *cobra.Command {
 			loaded, loadErr := settings.Load(command, env.environ)
 			report := loaded.Report()
 			if running {
-				if report, loadErr = live.Recorded(loaded.Settings.RunDir); loadErr != nil {
+				if report, loadErr = settings.Recorded(loaded.Settings.RunDir); loadErr != nil {
 					return fmt.Errorf("what the running daemon works with: %w; it leaves word of that in cni-agent-run-dir", loadErr)
 				}
 			}

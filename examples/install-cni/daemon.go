@@ -10,121 +10,107 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
-	"sync/atomic"
-	"time"
 
 	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/conflist/reconciler"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/agent"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/daemonset"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/live"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/installed"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/metrics"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/mounts"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/profiling"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/watcher"
-	"github.com/meshcni/meshcni/examples/internal/repairconf"
-	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/footprint"
 )
 
-// node is the daemon on one node.
-type node struct {
+// daemon is what the parts on one node share.
+type daemon struct {
 	env       environment
 	settings  settings.Settings // of the start
 	log       *slog.Logger
-	level     *slog.LevelVar // of the log; changes with the settings
-	live      *live.Part
+	live      *settings.Live
 	installer *installer.Installer
 	state     *health.State
 	metrics   *metrics.Metrics
-	pods      *watcher.Watcher         // nil if no pods are watched
-	excluded  atomic.Pointer[[]string] // namespaces, as of now
-	deletion  *daemonset.Client        // nil if the API server is not to be asked
-	renewed   chan struct{}            // signals that the service account's token has changed
-	kept      chan struct{}            // signals that this daemon has taken the node
-	// repairNews signals a new report of the node-watcher about repair.
-	repairNews chan struct{}
-	memory     *footprint.Trimmer
-	mounts     *mounts.Mounts          // of the node's directories
-	end        context.CancelCauseFunc // ends all parts, if only a new process helps
+	memory    *footprint.Trimmer
+	mounts    *mounts.Mounts          // of the node's directories
+	end       context.CancelCauseFunc // ends all parts, if only a new process helps
+	kept      chan struct{}           // signals that this daemon has taken the node
+	deletion  *deletion               // nil if the API server is not to be asked
+	pods      *podWatch               // nil if no pods are watched
 
 	supervisor *parts.Supervisor
 }
 
 // runDaemon runs all parts until it is stopped.
 func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log *slog.Logger, level *slog.LevelVar) error {
-	n, err := assemble(env, loaded, log, level)
+	d, err := assemble(env, loaded, log, level)
 	if err != nil {
 		return &usageError{err}
 	}
 	// This comes first: a daemon that cannot report the node's state is useless, and the port is a
 	// setting.
-	listener, err := env.listen(ctx, "tcp", n.settings.HealthAddress)
+	listener, err := env.listen(ctx, "tcp", d.settings.HealthAddress)
 	if err != nil {
-		return fmt.Errorf("serve health on %s: %w; set health-address to one that is free", n.settings.HealthAddress, err)
+		return fmt.Errorf("serve health on %s: %w; set health-address to one that is free", d.settings.HealthAddress, err)
 	}
-	log.Info("started", "version", env.version, "owner", n.settings.Owner(), "health", listener.Addr().String())
-	defer n.memory.Stop()
+	log.Info("started", "version", env.version, "owner", d.settings.Owner(), "health", listener.Addr().String())
+	defer d.memory.Stop()
 	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
-	n.end = stop
+	d.end = stop
 	var reason string
 	// The parts go on until it is known what happens to the node.
 	context.AfterFunc(ctx, func() {
 		defer stop(nil)
-		reason = n.endOfInstallation(working)
+		reason = d.endOfInstallation(working)
 	})
-	n.supervise(listener).Run(working)
+	d.supervise(listener).Run(working)
 	if err := context.Cause(working); errors.Is(err, mounts.ErrMoved) {
 		return err
 	}
-	return n.depart(context.WithoutCancel(ctx), reason)
+	return d.depart(context.WithoutCancel(ctx), reason)
 }
 
-func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *slog.LevelVar) (*node, error) {
+func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *slog.LevelVar) (*daemon, error) {
 	s, state := loaded.Settings, health.NewState()
 	state.LookWithin = env.lookWithin
 	state.Tell(log)
-	n := &node{
-		env: env, settings: s, log: log, level: level, state: state,
-		renewed: make(chan struct{}, 1), kept: make(chan struct{}, 1), repairNews: make(chan struct{}, 1),
-	}
-	n.deletion, n.memory = newDeletion(s, env.now, log), footprint.NewTrimmer(env.trimAfter, env.trim, log)
+	d := &daemon{env: env, settings: s, log: log, state: state, kept: make(chan struct{}, 1)}
+	d.deletion, d.memory = newDeletion(s, env.now, log), footprint.NewTrimmer(env.trimAfter, env.trim, log)
+	d.pods = newPodWatch(env, s, log, level, d.deletion)
 	how := env.installation(log, s)
-	if err := n.newInstaller(how.options(s)); err != nil {
+	if err := d.newInstaller(how.options(s)); err != nil {
 		return nil, err
 	}
-	n.mounts = n.mounted()
-	n.live = live.New(loaded, log, env.files, func(s settings.Settings) {
+	d.mounts = d.mounted()
+	d.live = settings.NewLive(loaded, log, env.files, func(s settings.Settings) {
 		level.Set(s.LogLevel)
-		if err := n.installer.Use(how.options(s)); err != nil {
+		if err := d.installer.Use(how.options(s)); err != nil {
 			log.Error("new settings are refused; the old ones stay", "error", err)
 		}
-		n.exclude(s)
+		if d.pods != nil && d.pods.exclude(s.ExcludeNamespaces) {
+			d.supervisor.Restart(watcher.PartName, "the excluded namespaces have changed")
+		}
 	})
-	n.exclude(s)
-	if s.NodeName != "" {
-		n.pods = n.watcher()
+	d.metrics = metrics.New(env.version, state)
+	d.metrics.Token(filepath.Join(s.ServiceAccountDir, "token"), env.now)
+	d.metrics.Claim(d.installer.ClaimState)
+	if d.pods != nil {
+		d.metrics.Server(d.pods.Server)
+		d.metrics.Repair(d.pods.Repair)
 	}
-	n.metrics = metrics.New(metrics.Sources{
-		Version: env.version, State: state, TokenTime: n.tokenTime, Claim: n.installer.ClaimState, Now: env.now, Repair: n.repairStatus,
-		Server: n.serverStatus,
-	})
-	return n, nil
+	return d, nil
 }
 
 // newInstaller creates the installer, which reports restored changes and that this daemon has taken
 // the node.
-func (n *node) newInstaller(o installer.Options) (err error) {
-	o.OnRestore = func(c reconciler.Change) { n.metrics.Restored(c.By.Name) }
-	o.OnTake = func() { nudge(n.kept) }
-	n.installer, err = installer.New(o)
+func (d *daemon) newInstaller(o installer.Options) (err error) {
+	o.OnRestore = func(c reconciler.Change) { d.metrics.Restored(c.By.Name) }
+	o.OnTake = func() { nudge(d.kept) }
+	d.installer, err = installer.New(o)
 	return err
 }
 
@@ -137,77 +123,59 @@ func nudge(news chan<- struct{}) {
 }
 
 // supervise returns a supervisor with all parts that the settings ask for.
-func (n *node) supervise(healthListener net.Listener) *parts.Supervisor {
+func (d *daemon) supervise(healthListener net.Listener) *parts.Supervisor {
 	a := &agent.Agent{
-		RunDir: n.settings.RunDir, Version: n.env.version, Log: n.log, Now: n.env.now, Observer: working{n.metrics, n.memory},
-		Instance: rand.Text(), Keeps: n.installer.Keeps, Kept: n.kept,
-		Restart: func(part, why string) { n.supervisor.Restart(part, why) },
+		RunDir: d.settings.RunDir, Version: d.env.version, Log: d.log, Now: d.env.now, Observer: working{d.metrics, d.memory},
+		Instance: rand.Text(), Keeps: d.installer.Keeps, Kept: d.kept,
+		Restart: func(part, why string) { d.supervisor.Restart(part, why) },
 	}
 	var all []parts.Part
-	if n.pods != nil {
-		a.Pods, all = n.pods, append(all, n.pods.Part())
+	if d.pods != nil {
+		a.Pods, all = d.pods, append(all, d.pods.Part())
 	}
-	if n.settings.Repair.Enabled && (n.pods != nil || n.settings.Repair.WantsInPlace()) {
-		all = append(all, n.shortfalls())
+	if d.settings.Repair.Enabled && (d.pods != nil || d.settings.Repair.WantsInPlace()) {
+		all = append(all, shortfalls(d.settings, d.log, d.pods))
 	}
-	if n.deletion != nil {
-		all = append(all, n.acquaint())
+	if d.deletion != nil {
+		all = append(all, d.deletion.part(d.memory.Worked))
 	}
 	all = append(all,
-		n.stayPut(),
-		n.install(),
+		d.stayPut(),
+		d.install(),
 		a.Socket(),
 		a.IstioLog(),
 		a.Spool(),
-		n.serve("health", n.settings.HealthAddress, n.state.Handler(), healthListener),
+		d.serve("health", d.settings.HealthAddress, d.state.Handler(), healthListener),
 	)
-	if n.settings.ReadinessTaint != "" {
-		all = append(all, n.taint())
+	if d.settings.ReadinessTaint != "" {
+		all = append(all, d.taint())
 	}
 	for _, server := range []struct {
 		name, address string
 		handler       http.Handler
 	}{
-		{"metrics", n.settings.MetricsAddress, n.metrics.Handler()},
-		{"pprof", n.settings.PprofAddress, profiling.Handler()},
+		{"metrics", d.settings.MetricsAddress, d.metrics.Handler()},
+		{"pprof", d.settings.PprofAddress, profiles()},
 	} {
 		if server.address != "" {
-			part := n.serve(server.name, server.address, server.handler, nil)
+			part := d.serve(server.name, server.address, server.handler, nil)
 			part.Auxiliary = true
 			all = append(all, part)
 		}
 	}
-	n.supervisor = parts.New(n.state, n.log, all...)
-	return n.supervisor
-}
-
-// serverStatus returns how the API server answers; nil if no pods are watched, or nothing is known
-// yet.
-func (n *node) serverStatus() *podsource.ServerStatus {
-	if n.pods == nil {
-		return nil
-	}
-	return n.pods.Server()
-}
-
-// repairStatus returns the state of repair; nil if repair is off, or nothing is known yet.
-func (n *node) repairStatus() *repairconf.Status {
-	if n.pods == nil {
-		return nil
-	}
-	return n.pods.Repair()
+	d.supervisor = parts.New(d.state, d.log, all...)
+	return d.supervisor
 }
 
 // install is the part that keeps the plugin on the node.
-func (n *node) install() parts.Part {
+func (d *daemon) install() parts.Part {
 	return parts.Part{Name: "installer", Run: func(ctx context.Context, say func(string)) error {
-		all := []daemon.Part{n.live}
-		if n.settings.Install {
-			own := n.parts()
-			all = append(all, n.metrics.Watch(own[0], renewing{own[1], n}, own[2])...)
+		pieces := []installed.Piece{d.live}
+		if d.settings.Install {
+			pieces = append(pieces, d.installed()...)
 		}
-		keeper := daemon.New(n.state, n.log, all...)
-		release, err := n.installer.Attend(n.env.watched(ctx))
+		keeper := installed.New(d.state, d.log, pieces...)
+		release, err := d.installer.Attend(d.env.watched(ctx))
 		if err != nil {
 			return err
 		}
@@ -218,52 +186,42 @@ func (n *node) install() parts.Part {
 	}}
 }
 
+// installed returns the pieces of the installation, in the order in which they depend on each
+// other. After a change of the plugin's kubeconfig, the API server is asked with the new token.
+func (d *daemon) installed() []installed.Piece {
+	var own []installed.Piece
+	for _, part := range d.installer.Parts() {
+		own = append(own, kept{part, d.env, d.settings, func() {
+			if part.Name() != "kubeconfig" {
+				return
+			}
+			d.memory.Worked()
+			if d.deletion != nil {
+				nudge(d.deletion.renewed)
+			}
+		}})
+	}
+	return d.metrics.Watch(own[0], own[1], own[2])
+}
+
 // serve is a part that serves HTTP, the first time on an open listener, if one is given.
-func (n *node) serve(name, address string, handler http.Handler, first net.Listener) parts.Part {
+func (d *daemon) serve(name, address string, handler http.Handler, first net.Listener) parts.Part {
 	return parts.Part{Name: name, Run: func(ctx context.Context, say func(string)) error {
 		listener := first
 		first = nil
 		if listener == nil {
 			var err error
-			if listener, err = n.env.listen(ctx, "tcp", address); err != nil {
+			if listener, err = d.env.listen(ctx, "tcp", address); err != nil {
 				return fmt.Errorf("serve %s on %s: %w", name, address, err)
 			}
 		}
-		n.log.Debug("serving", "part", name, "address", listener.Addr().String())
+		d.log.Debug("serving", "part", name, "address", listener.Addr().String())
 		say("")
 		if err := health.Serve(ctx, listener, handler); err != nil {
 			return fmt.Errorf("serve %s on %s: %w", name, listener.Addr(), err)
 		}
 		return nil
 	}}
-}
-
-// tokenTime returns when the service account's token was written.
-func (n *node) tokenTime() (time.Time, error) {
-	info, err := os.Stat(filepath.Join(n.settings.ServiceAccountDir, "token"))
-	if err != nil {
-		return time.Time{}, err
-	}
-	return info.ModTime(), nil
-}
-
-// runUninstall undoes what a daemon did. With onExit, a running daemon does so when it is stopped.
-func runUninstall(
-	ctx context.Context, env environment, node *installer.Installer, s settings.Settings, log *slog.Logger, o installer.UninstallOptions,
-	onExit bool,
-) error {
-	err := node.Uninstall(env.watched(ctx), o)
-	if !errors.Is(err, installer.ErrInUse) {
-		untaintLast(ctx, s, log)
-	}
-	if onExit && errors.Is(err, installer.ErrInUse) {
-		if err := node.RequestUninstall(env.watched(ctx)); err != nil {
-			return err
-		}
-		log.Info("the daemon on this node uninstalls when it is told to stop")
-		return nil
-	}
-	return finish(hint(err, s), log)
 }
 
 // working counts the requests of plugins as work.

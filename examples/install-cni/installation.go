@@ -139,23 +139,15 @@ func hint(err error, s settings.Settings) error {
 	return err
 }
 
-// kept is a part of the installer in the daemon's loop.
+// kept is a part of the installer, as a piece of the installation.
 type kept struct {
 	installer.Part
 	env      environment
 	settings settings.Settings
+	wrote    func() // called after a write
 }
 
-// parts returns the installer's parts, in the order in which they depend on each other.
-func (n *node) parts() []kept {
-	var parts []kept
-	for _, part := range n.installer.Parts() {
-		parts = append(parts, kept{part, n.env, n.settings})
-	}
-	return parts
-}
-
-// Pace returns the pace of the part's writes.
+// Pace returns the pace of the piece's writes.
 func (k kept) Pace() upkeep.Bucket { return upkeep.PaceOf(k.Part) }
 
 func (k kept) Ensure(ctx context.Context) (upkeep.Outcome, error) {
@@ -163,5 +155,8 @@ func (k kept) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	outcome := map[installer.Result]upkeep.Outcome{
 		installer.Right: upkeep.Right, installer.Wrote: upkeep.Wrote, installer.Restored: upkeep.Restored, installer.Overtaken: upkeep.Overtaken,
 	}[result]
+	if outcome != upkeep.Right {
+		k.wrote()
+	}
 	return outcome, hint(err, k.settings)
 }

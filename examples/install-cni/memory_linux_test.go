@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/meshcni/meshcni/examples/install-cni/internal/testlog"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/testing/testlog"
 )
 
 // TestMemoryIsGivenBackAfterRequests: plugins report, and memory is returned after each time, more

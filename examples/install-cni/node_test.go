@@ -31,8 +31,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/conflist"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/testlog"
 	"github.com/meshcni/meshcni/internal/footprint"
+	"github.com/meshcni/meshcni/internal/testing/testlog"
 )
 
 const (

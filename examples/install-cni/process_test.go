@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/meshcni/meshcni/examples/install-cni/internal/testlog"
+	"github.com/meshcni/meshcni/internal/testing/testlog"
 )
 
 // startProgram runs the program on a node until it is ready.

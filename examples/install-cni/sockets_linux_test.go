@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/meshcni/meshcni/examples/install-cni/internal/testlog"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/spool"
+	"github.com/meshcni/meshcni/internal/testing/testlog"
 )
 
 // startOverlapping runs two daemons on a node, as a rolling update with maxSurge does, until the

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/meshcni/meshcni/conflist/installer"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/live"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
 
@@ -82,7 +81,7 @@ func inspect(command *cobra.Command, env environment, s settings.Settings) (node
 			report.Findings[i].Reason = hint(f.Err, s).Error()
 		}
 	}
-	recorded, err := live.Recorded(s.RunDir)
+	recorded, err := settings.Recorded(s.RunDir)
 	if err != nil {
 		return report, nil //nolint:nilerr // no daemon has left word
 	}

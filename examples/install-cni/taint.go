@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/apiserver"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/nodetaint"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/kubeconfig"
@@ -34,16 +33,16 @@ func newAccount(s settings.Settings) (apiserver.Account, error) {
 // taint is the part that removes the taint from the node as soon as the plugin is installed and
 // verified. The taint is never set again: a daemon that is not ready for a moment keeps no pods
 // away.
-func (n *node) taint() parts.Part {
+func (d *daemon) taint() parts.Part {
 	return parts.Part{Name: "taint", Auxiliary: true, Run: func(ctx context.Context, say func(string)) error {
 		for ctx.Err() == nil {
-			if len(n.state.Reasons()) > 0 {
+			if len(d.state.Reasons()) > 0 {
 				say("the node isn't ready")
 			}
-			if n.state.AwaitReady(ctx) != nil {
+			if d.state.AwaitReady(ctx) != nil {
 				return nil
 			}
-			if err := untaint(ctx, n.settings, n.log); err != nil {
+			if err := untaint(ctx, d.settings, d.log); err != nil {
 				return err
 			}
 			say("")
@@ -61,7 +60,7 @@ func untaint(ctx context.Context, s settings.Settings, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	removed, err := nodetaint.Taint{Account: account, Node: s.NodeName, Key: s.ReadinessTaint}.Remove(ctx)
+	removed, err := apiserver.Taint{Account: account, Node: s.NodeName, Key: s.ReadinessTaint}.Remove(ctx)
 	if removed {
 		log.Info("took the taint off the node: pods may come", "node", s.NodeName, "taint", s.ReadinessTaint)
 	}

@@ -4,7 +4,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -112,50 +114,72 @@ func printWouldUninstall(ctx context.Context, env environment, format string, no
 	return printSteps(env, format, report)
 }
 
-const retireLong = `Retire ends the installation on all nodes: it deletes the DaemonSet, and waits
-until its pods have ended. Each daemon, told to stop, finds its DaemonSet being
-deleted, and uninstalls; nothing that it needs for that, its role and its service
-account, may be deleted earlier. That is what the chart has a Job for.
-
-It works on no node and needs no mounts, but a service account that may get and
-delete the DaemonSet. What a daemon could not take away is in its own log.
-
-Exit codes: 0 done, or there is no such DaemonSet; 1 it or a pod of it is still
-there; 2 wrong command line or setting.`
-
-// retireTime is the default limit for a retirement: several times a daemon's grace period.
-const retireTime = 4 * time.Minute
-
-func newRetireCommand(env environment) *cobra.Command {
-	var timeout time.Duration
-	command := &cobra.Command{
-		Use:   "retire",
-		Short: "Delete the DaemonSet, so that it uninstalls on all nodes",
-		Long:  retireLong,
-		Args:  noArguments,
-		RunE: func(command *cobra.Command, _ []string) error {
-			loaded, err := settings.Load(command, env.environ)
-			if err != nil {
-				return &usageError{err}
-			}
-			ctx, cancel := context.WithTimeout(command.Context(), timeout)
-			defer cancel()
-			return retire(ctx, env, loaded.Settings)
-		},
+// runUninstall undoes what a daemon did. With onExit, a running daemon does so when it is stopped.
+func runUninstall(
+	ctx context.Context, env environment, node *installer.Installer, s settings.Settings, log *slog.Logger, o installer.UninstallOptions,
+	onExit bool,
+) error {
+	err := node.Uninstall(env.watched(ctx), o)
+	if !errors.Is(err, installer.ErrInUse) {
+		untaintLast(ctx, s, log)
 	}
-	command.Flags().DurationVar(&timeout, "timeout", retireTime, "how long to wait at most")
-	return command
+	if onExit && errors.Is(err, installer.ErrInUse) {
+		if err := node.RequestUninstall(env.watched(ctx)); err != nil {
+			return err
+		}
+		log.Info("the daemon on this node uninstalls when it is told to stop")
+		return nil
+	}
+	return finish(hint(err, s), log)
 }
 
-func retire(ctx context.Context, env environment, s settings.Settings) error {
-	client, err := newDaemonSetClient(s)
+// uninstallTime bounds the uninstall at the end of the daemon. After [daemonset.AskTime] it fits
+// into the chart's 45 seconds of grace; of Kubernetes' default of 30, at least 15 remain for an
+// uninstall, which takes one.
+const uninstallTime = 20 * time.Second
+
+// depart is the end of a daemon that was stopped: an upgrade, which must disturb nothing, or, for a
+// reason, the end of the installation.
+func (d *daemon) depart(ctx context.Context, reason string) error {
+	if reason == "" {
+		d.log.Info("told to stop; everything stays in place for the next version")
+		return nil
+	}
+	d.log.Info("uninstalling", "reason", reason)
+	untaintLast(ctx, d.settings, d.log)
+	ending, cancel := context.WithTimeout(ctx, uninstallTime)
+	defer cancel()
+	err := d.installer.Uninstall(d.env.watched(ending), installer.UninstallOptions{Tell: func(s installer.Step) {
+		d.log.Info("uninstall", "step", s.Name, "outcome", s.Outcome, "detail", s.Detail)
+	}})
+	if errors.Is(err, installer.ErrInUse) {
+		d.log.Info("another daemon has taken over; everything stays in place for it")
+		return nil
+	}
+	return finish(err, d.log)
+}
+
+// endOfInstallation returns why the installation ends with this process; empty if it does not.
+func (d *daemon) endOfInstallation(ctx context.Context) (reason string) {
+	s := d.settings
+	switch {
+	case !s.Install:
+		return ""
+	case s.UninstallOnExit:
+		return "uninstall-on-exit is set"
+	case d.installer.UninstallRequested():
+		return "somebody asked for it by install-cni uninstall --on-exit"
+	case d.deletion == nil:
+		return ""
+	}
+	return d.deletion.reason(ctx)
+}
+
+// finish logs or returns the result of an uninstall.
+func finish(err error, log *slog.Logger) error {
 	if err != nil {
-		return &usageError{fmt.Errorf("retire the DaemonSet: %w", err)}
+		return fmt.Errorf("uninstall: %w", err)
 	}
-	begin := env.now()
-	if err := client.Delete(ctx); err != nil {
-		return fmt.Errorf("retire %s: %w", s.Owner(), err)
-	}
-	fmt.Fprintf(env.stdout, "%s is deleted, its pods have ended, after %v\n", s.Owner(), env.now().Sub(begin).Round(time.Millisecond))
+	log.Info("uninstalled")
 	return nil
 }

@@ -8,23 +8,23 @@ import (
 	"sync"
 
 	"github.com/meshcni/meshcni/conflist/installer"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/installed"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // The results of istio_cni_installs_total.
 const (
-	installed        = "SUCCESS"
+	succeeded        = "SUCCESS"
 	binariesFailed   = "COPY_BINARIES_FAILURE"
 	kubeconfigFailed = "CREATE_KUBECONFIG_FAILURE"
 	configFailed     = "CREATE_CNI_CONFIG_FAILURE"
 )
 
 func installResults() []string {
-	return []string{installed, binariesFailed, kubeconfigFailed, configFailed}
+	return []string{succeeded, binariesFailed, kubeconfigFailed, configFailed}
 }
 
-// installation follows the parts of one daemon, which work at the same time.
+// installation follows the pieces of one daemon, which work at the same time.
 type installation struct {
 	metrics *Metrics
 	mu      sync.Mutex
@@ -32,38 +32,38 @@ type installation struct {
 	first   bool // until everything was in place once
 }
 
-// watched is a part of the installer that is counted.
+// watched is a piece of the installation that is counted.
 type watched struct {
-	daemon.Part
+	installed.Piece
 	of      *installation
 	failure string // the result that its failures count as
 	last    bool   // it completes an installation
-	drifted bool   // a change was found, and the part was not right since
+	drifted bool   // a change was found, and the piece was not right since
 }
 
-// Watch returns the installer's parts, wrapped to count what they do. Arguments and results are in
-// the order in which the parts depend on each other.
-func (m *Metrics) Watch(binaries, kubeconfig, config daemon.Part) []daemon.Part {
+// Watch returns the installer's pieces, wrapped to count what they do. Arguments and results are in
+// the order in which the pieces depend on each other.
+func (m *Metrics) Watch(binaries, kubeconfig, config installed.Piece) []installed.Piece {
 	of := &installation{metrics: m, first: true}
-	return []daemon.Part{
-		&watched{Part: binaries, of: of, failure: binariesFailed},
-		&watched{Part: kubeconfig, of: of, failure: kubeconfigFailed},
-		&watched{Part: config, of: of, failure: configFailed, last: true},
+	return []installed.Piece{
+		&watched{Piece: binaries, of: of, failure: binariesFailed},
+		&watched{Piece: kubeconfig, of: of, failure: kubeconfigFailed},
+		&watched{Piece: config, of: of, failure: configFailed, last: true},
 	}
 }
 
-// Pace returns the pace of the part's writes.
-func (w *watched) Pace() upkeep.Bucket { return upkeep.PaceOf(w.Part) }
+// Pace returns the pace of the piece's writes.
+func (w *watched) Pace() upkeep.Bucket { return upkeep.PaceOf(w.Piece) }
 
 func (w *watched) Ensure(ctx context.Context) (upkeep.Outcome, error) {
-	outcome, err := w.Part.Ensure(ctx)
+	outcome, err := w.Piece.Ensure(ctx)
 	switch {
 	case errors.Is(err, installer.ErrWaiting) || errors.Is(err, installer.ErrSuperseded):
 	case err != nil:
 		w.of.metrics.installs.WithLabelValues(w.failure).Inc()
 	}
 	if w.of.completed(outcome != upkeep.Right, w.last && err == nil) {
-		w.of.metrics.installs.WithLabelValues(installed).Inc()
+		w.of.metrics.installs.WithLabelValues(succeeded).Inc()
 	}
 	w.drift(outcome, err)
 	return outcome, err

@@ -12,8 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
-	"github.com/meshcni/meshcni/examples/internal/repairconf"
-	"github.com/meshcni/meshcni/interception/podsource"
 )
 
 // Metrics is safe for concurrent use. Create it with [New].
@@ -33,27 +31,9 @@ type Metrics struct {
 	culprits     map[string]bool // those that have metrics
 }
 
-// Sources are read at each scrape. All fields must be set.
-type Sources struct {
-	// Version is the daemon's own.
-	Version string
-	// State is the state of the parts.
-	State *health.State
-	// TokenTime returns when the service account's token was written.
-	TokenTime func() (time.Time, error)
-	// Claim returns one of [ClaimStates].
-	Claim func() string
-	// Now is the clock.
-	Now func() time.Time
-	// Repair returns the state of repair; nil if repair is off, or nothing is known yet.
-	Repair func() *repairconf.Status
-	// Server returns how the API server answers the node-watcher; nil if the node's pods are not
-	// watched, or nothing is known yet.
-	Server func() *podsource.ServerStatus
-}
-
-// New registers all metrics.
-func New(from Sources) *Metrics {
+// New registers the metrics that every daemon has. Those of parts that not every daemon has are
+// added by [Metrics.Token], [Metrics.Claim], [Metrics.Server] and [Metrics.Repair].
+func New(version string, state *health.State) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		culprits: map[string]bool{},
@@ -74,7 +54,7 @@ func New(from Sources) *Metrics {
 			"Requests at the agent's sockets, and what was collected from the disk, by outcome.", "request", "outcome"),
 	}
 	m.registry.MustRegister(m.installs, m.driftFound, m.driftHealed, m.restores, m.stageSeconds, m.decisions, m.failures, m.agentRequests,
-		newCollector(from), newRepairCollector(from.Repair))
+		parts(version, state))
 	// From the start, so that the first increase is visible.
 	for _, result := range installResults() {
 		m.installs.WithLabelValues(result)

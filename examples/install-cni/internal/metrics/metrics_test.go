@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/conflist/installer"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/installed"
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/sidecar"
@@ -26,32 +28,38 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func newMetrics(state *health.State) *Metrics {
-	return New(Sources{
-		Server: func() *podsource.ServerStatus {
-			return &podsource.ServerStatus{Age: 200, Failure: "refused", Failures: 12}
-		},
-		Version: "v1.2.3", State: state, Claim: func() string { return "held" }, Now: func() time.Time { return noon },
-		TokenTime: func() (time.Time, error) { return noon.Add(-90 * time.Second), nil },
-		Repair: func() *repairconf.Status {
-			return &repairconf.Status{
-				Scanned: true, Pods: map[repair.Verdict]int{repair.Broken: 2, repair.Healthy: 7}, Waiting: 1, Unseen: 3, Untold: 4,
-				Done: []repairconf.Count{{Mode: repair.ModeLabel, Result: "success", Times: 5}, {Mode: repair.ModeReport, Result: "fail", Times: 6}},
-			}
-		},
+func newMetrics(t testing.TB, state *health.State) *Metrics {
+	t.Helper()
+	token := filepath.Join(t.TempDir(), "token")
+	written := noon.Add(-90 * time.Second)
+	if err := errors.Join(os.WriteFile(token, nil, 0o600), os.Chtimes(token, written, written)); err != nil {
+		t.Fatal(err)
+	}
+	m := New("v1.2.3", state)
+	m.Token(token, func() time.Time { return noon })
+	m.Claim(func() string { return "held" })
+	m.Server(func() *podsource.ServerStatus {
+		return &podsource.ServerStatus{Age: 200, Failure: "refused", Failures: 12}
 	})
+	m.Repair(func() *repairconf.Status {
+		return &repairconf.Status{
+			Scanned: true, Pods: map[repair.Verdict]int{repair.Broken: 2, repair.Healthy: 7}, Waiting: 1, Unseen: 3, Untold: 4,
+			Done: []repairconf.Count{{Mode: repair.ModeLabel, Result: "success", Times: 5}, {Mode: repair.ModeReport, Result: "fail", Times: 6}},
+		}
+	})
+	return m
 }
 
 func TestRepair(t *testing.T) {
 	t.Parallel()
-	want(t, newMetrics(health.NewState()), "istio_cni_repair_pods_repaired_total",
+	want(t, newMetrics(t, health.NewState()), "istio_cni_repair_pods_repaired_total",
 		`istio_cni_repair_pods_repaired_total{result="fail",type="report"} 6`, `istio_cni_repair_pods_repaired_total{result="success",type="label"} 5`)
-	want(t, newMetrics(health.NewState()), "meshcni_repair_pods_delayed",
+	want(t, newMetrics(t, health.NewState()), "meshcni_repair_pods_delayed",
 		`meshcni_repair_pods_delayed{reason="limit"} 1`, `meshcni_repair_pods_delayed{reason="unseen"} 3`)
 }
 
 func Example() {
-	m := newMetrics(health.NewState())
+	m := New("v1.2.3", health.NewState())
 	m.Result(podsource.Result{Command: "ADD", Captured: true, Reason: string(sidecar.ReasonInMesh)})
 	recorder := httptest.NewRecorder()
 	m.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -93,7 +101,7 @@ func want(t *testing.T, m *Metrics, prefix string, samples ...string) {
 func TestWhatIsLookedAt(t *testing.T) {
 	t.Parallel()
 	state := health.NewState("config")
-	m := newMetrics(state)
+	m := newMetrics(t, state)
 	want(t, m, "istio_cni_install_ready", "istio_cni_install_ready 0")
 	want(t, m, "meshcni_service_account_token_age_seconds", "meshcni_service_account_token_age_seconds 90")
 	want(t, m, "meshcni_build_info", `meshcni_build_info{version="v1.2.3"} 1`)
@@ -103,16 +111,18 @@ func TestWhatIsLookedAt(t *testing.T) {
 	state.Set("config", "")
 	want(t, m, "istio_cni_install_ready", "istio_cni_install_ready 1")
 	want(t, m, "meshcni_part_", `meshcni_part_contested{part="config"} 0`, `meshcni_part_ready{part="config"} 1`, `meshcni_part_restarts_total{part="config"} 1`)
-	none := New(Sources{State: state, Claim: func() string { return "" }, Now: time.Now, TokenTime: func() (time.Time, error) {
-		return time.Time{}, errors.New("no token")
-	}, Repair: func() *repairconf.Status { return nil }, Server: func() *podsource.ServerStatus { return nil }})
+	none := New("v1.2.3", state)
+	none.Token(filepath.Join(t.TempDir(), "token"), time.Now)
+	none.Server(func() *podsource.ServerStatus { return nil })
+	none.Repair(func() *repairconf.Status { return nil })
+	want(t, none, "meshcni_repair")
 	want(t, none, "meshcni_api_server")
 	want(t, none, "meshcni_service_account_token_age_seconds")
 }
 
 func TestServer(t *testing.T) {
 	t.Parallel()
-	m := newMetrics(health.NewState())
+	m := newMetrics(t, health.NewState())
 	want(t, m, "meshcni_api_server_silence_seconds", "meshcni_api_server_silence_seconds 200")
 	want(t, m, "meshcni_api_server_failures", `meshcni_api_server_failures{kind="401"} 0`, `meshcni_api_server_failures{kind="403"} 0`,
 		`meshcni_api_server_failures{kind="429"} 0`, `meshcni_api_server_failures{kind="5xx"} 0`, `meshcni_api_server_failures{kind="dns"} 0`,
@@ -122,7 +132,7 @@ func TestServer(t *testing.T) {
 
 func TestResults(t *testing.T) {
 	t.Parallel()
-	m := newMetrics(health.NewState())
+	m := newMetrics(t, health.NewState())
 	m.Result(podsource.Result{
 		Command: "ADD", Source: "agent", Captured: true, Reason: string(sidecar.ReasonInMesh),
 		Stages: []podsource.Stage{{Name: "source", Milliseconds: 1.5}, {Name: "apply", Milliseconds: 2.5}, {Name: "\xff made up", Milliseconds: 4}},
@@ -147,7 +157,7 @@ func TestResults(t *testing.T) {
 
 func TestRequests(t *testing.T) {
 	t.Parallel()
-	m := newMetrics(health.NewState())
+	m := newMetrics(t, health.NewState())
 	m.Request("pod", "ok")
 	m.Request("pod", "ok")
 	want(t, m, "meshcni_agent_requests", `meshcni_agent_requests_total{outcome="ok",request="pod"} 2`)
@@ -161,7 +171,7 @@ type step struct {
 
 // script is a part that does one step after the other, then nothing.
 type script struct {
-	daemon.Part
+	installed.Piece
 	name  string
 	steps []step
 }
@@ -179,7 +189,7 @@ func (s *script) Ensure(context.Context) (upkeep.Outcome, error) {
 
 func TestInstallations(t *testing.T) {
 	t.Parallel()
-	m := newMetrics(health.NewState())
+	m := newMetrics(t, health.NewState())
 	wrote, restored := step{outcome: upkeep.Wrote}, step{outcome: upkeep.Restored}
 	failed, waiting := step{err: errors.New("broken")}, step{err: fmt.Errorf("%w: for a network", installer.ErrWaiting)}
 	binaries := &script{name: "binaries", steps: []step{failed, wrote, {}, restored}}
@@ -204,7 +214,7 @@ func TestInstallations(t *testing.T) {
 // TestCulprits bounds a label whose values come from other programs' files.
 func TestCulprits(t *testing.T) {
 	t.Parallel()
-	m := newMetrics(health.NewState())
+	m := newMetrics(t, health.NewState())
 	for _, culprit := range []string{"cilium-cni", "unknown", "", "a b", strings.Repeat("x", 65), "cilium-cni"} {
 		m.Restored(culprit)
 	}

@@ -27,7 +27,7 @@ const monitoring = "../../../charts/meshcni/monitoring"
 // exported returns every metric that is served, with its labels.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
-	m := newMetrics(health.NewState("config"))
+	m := newMetrics(t, health.NewState("config"))
 	m.Request("pod", "ok")
 	m.Restored("cilium-cni")
 	m.Result(podsource.Result{Command: "ADD", Reason: "in-mesh", Stages: []podsource.Stage{{Name: "apply"}}, Error: &podsource.ResultError{Code: 1}})
@@ -182,8 +182,8 @@ func TestPodsThatNobodyCapturedBeforeTheDaemon(t *testing.T) {
 // TestMonitoringKnowsTheValues: the values that alerts select by are among those that are counted.
 func TestMonitoringKnowsTheValues(t *testing.T) {
 	t.Parallel()
-	values := slices.Concat(reasons(), installResults(), ClaimStates(),
-		[]string{delayedByUnseen, "ADD", "total", "pod", "not-ready", "failed", "$instance", "fail", // of package agent
+	values := slices.Concat(reasons(), installResults(), claimStates(),
+		[]string{"unseen", "ADD", "total", "pod", "not-ready", "failed", "$instance", "fail", // of package agent
 			"true", `istio-cni-(.+-)?node-[a-z0-9]+`})
 	for _, verdict := range verdicts() {
 		values = append(values, string(verdict))

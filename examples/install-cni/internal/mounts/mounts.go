@@ -3,12 +3,16 @@
 package mounts
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // Table is the kernel's list of a process's mounts.
@@ -75,19 +79,54 @@ func (m *Mounts) Moved() error {
 	return nil
 }
 
-// Directories returns those that Moved compares: directories that were missing at New are not among
-// them.
-func (m *Mounts) Directories() []string {
-	var all []string
-	for _, known := range m.known {
-		all = append(all, known.directory)
+// Watch compares until ctx ends, and returns nil then, or returns the error of [Mounts.Moved]. It
+// calls say with "" after each comparison that finds nothing.
+//
+// Removing a directory removes its content first, and moving it moves what is watched. So Watch
+// compares some time after such events, and once more later. It polls only if there would be no
+// events.
+func (m *Mounts) Watch(ctx context.Context, after time.Duration, say func(string)) error {
+	directories := make([]string, len(m.known))
+	for i, known := range m.known {
+		directories[i] = known.directory
 	}
-	return all
+	watches := upkeep.NewWatches(directories...)
+	defer watches.Close()
+	looks, soon := 1, true
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		_, unwatched := watches.Ensure(time.Now())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-watches.Events():
+		case <-watches.Errors(): //nolint:errcheck // events were lost, which is as good as one
+		case <-timer.C:
+			if err := m.Moved(); err != nil {
+				return err
+			}
+			say("")
+			soon = false
+			if looks--; looks > 0 || unwatched != nil || m.silent() {
+				timer.Reset(laterLook * after)
+			}
+			continue
+		}
+		looks = 2
+		if !soon {
+			soon = true
+			timer.Reset(after)
+		}
+	}
 }
 
-// Silent reports whether a directory could be removed without an event: its own removal causes none
+// laterLook is how many times later than the first look the second one is.
+const laterLook = 10
+
+// silent reports whether a directory could be removed without an event: its own removal causes none
 // as long as it is mounted somewhere, and an empty directory has no content whose removal would.
-func (m *Mounts) Silent() bool {
+func (m *Mounts) silent() bool {
 	for _, known := range m.known {
 		if entries, err := os.ReadDir(known.directory); err == nil && len(entries) == 0 {
 			return true

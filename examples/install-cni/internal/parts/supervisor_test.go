@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/testlog"
+	"github.com/meshcni/meshcni/internal/testing/testlog"
 )
 
 const patience = testlog.Patience

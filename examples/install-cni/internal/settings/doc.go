@@ -12,6 +12,5 @@
 // together, as are names that look like a setting but are not. Settings of Istio's without effect
 // here are accepted, and listed if they were changed.
 //
-// Non-goals: watching the directory, and what a setting does. Files of the node belong to the
-// installer.
+// Non-goals: what a setting does. Files of the node belong to the installer.
 package settings

@@ -77,10 +77,10 @@ func TestAnEmptyDirectoryThatIsRemovedOnTheNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancelCause(t.Context())
-	n := &node{env: environment{lookAround: time.Millisecond}, mounts: placed, end: end}
+	d := &daemon{env: environment{lookAround: time.Millisecond}, mounts: placed, end: end}
 	looked, ended := make(chan struct{}), make(chan error, 1)
 	var once sync.Once
-	go func() { ended <- n.stayPut().Run(ctx, func(string) { once.Do(func() { close(looked) }) }) }()
+	go func() { ended <- d.stayPut().Run(ctx, func(string) { once.Do(func() { close(looked) }) }) }()
 	<-looked
 	if err := os.Remove(onNode); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package installed
 
 import (
 	"context"
@@ -15,12 +15,12 @@ import (
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
-// Part keeps one thing on the node right. Its methods are never called concurrently. It may define
+// Piece keeps one thing on the node right. Its methods are never called concurrently. It may define
 // the pace of its writes ([upkeep.Paced]).
-type Part interface {
-	// Name identifies the part in logs and in /readyz.
+type Piece interface {
+	// Name identifies the piece, which is a part of the daemon, in logs and in /readyz.
 	Name() string
-	// Directories are those to watch for this part.
+	// Directories are those to watch for this piece.
 	Directories() []string
 	// Concerns reports whether a change of the file at path, in one of the directories, may matter.
 	Concerns(path string) bool
@@ -31,61 +31,61 @@ type Part interface {
 	Ensure(ctx context.Context) (upkeep.Outcome, error)
 }
 
-// Daemon runs parts. Create it with [New].
-type Daemon struct {
+// Keeper keeps pieces right. Create it with [New].
+type Keeper struct {
 	loop  *upkeep.Loop
 	state *health.State
 	log   *slog.Logger
 }
 
-// checkInterval is how often a part looks although nothing has changed: rare enough to cost
+// checkInterval is how often a piece looks although nothing has changed: rare enough to cost
 // nothing.
 const checkInterval = 10 * time.Minute
 
-// New returns a daemon for the parts, in the order in which they depend on each other. The daemon
-// reports their state to state.
-func New(state *health.State, log *slog.Logger, parts ...Part) *Daemon {
-	d := &Daemon{state: state, log: log}
-	tasks := make([]upkeep.Task, 0, len(parts))
-	for _, p := range parts {
-		tasks = append(tasks, &task{Part: p, state: state, log: log.With("part", p.Name())})
+// New returns a keeper for the pieces, in the order in which they depend on each other. It reports
+// their state to state.
+func New(state *health.State, log *slog.Logger, pieces ...Piece) *Keeper {
+	k := &Keeper{state: state, log: log}
+	tasks := make([]upkeep.Task, 0, len(pieces))
+	for _, p := range pieces {
+		tasks = append(tasks, &task{Piece: p, state: state, log: log.With("part", p.Name())})
 		state.Set(p.Name(), "starting")
 	}
 	state.Set("watch", "starting")
-	d.loop = upkeep.New(upkeep.Options{Interval: checkInterval, Unwatched: d.unwatched, Lost: d.lost}, tasks...)
-	return d
+	k.loop = upkeep.New(upkeep.Options{Interval: checkInterval, Unwatched: k.unwatched, Lost: k.lost}, tasks...)
+	return k
 }
 
-// Run keeps the parts right until the context ends.
-func (d *Daemon) Run(ctx context.Context) { d.loop.Run(ctx) }
+// Run keeps the pieces right until the context ends.
+func (k *Keeper) Run(ctx context.Context) { k.loop.Run(ctx) }
 
-func (d *Daemon) unwatched(err error) {
+func (k *Keeper) unwatched(err error) {
 	reason := ""
 	if err != nil {
 		reason = err.Error()
 	}
-	if d.state.Set("watch", reason) && err != nil {
-		d.log.Error("cannot watch for changes; looking from time to time instead", "error", err)
+	if k.state.Set("watch", reason) && err != nil {
+		k.log.Error("cannot watch for changes; looking from time to time instead", "error", err)
 	}
 }
 
-func (d *Daemon) lost(err error) { d.log.Warn("events were lost; looking at everything", "error", err) }
+func (k *Keeper) lost(err error) { k.log.Warn("events were lost; looking at everything", "error", err) }
 
-// task is a part in the loop; it reports the part's state.
+// task is a piece in the loop; it reports the piece's state.
 type task struct {
-	Part
+	Piece
 	state  *health.State
 	log    *slog.Logger
 	panics int  // in a row
 	ended  bool // the last pass failed at the end of the daemon
-	fights bool // another program keeps undoing what the part does
+	fights bool // another program keeps undoing what the piece does
 	told   int  // restores at the last report
 }
 
-// Pace returns the pace of the part's writes.
-func (t *task) Pace() upkeep.Bucket { return upkeep.PaceOf(t.Part) }
+// Pace returns the pace of the piece's writes.
+func (t *task) Pace() upkeep.Bucket { return upkeep.PaceOf(t.Piece) }
 
-// Pass runs the part once. A panic is a failure, and does not affect other parts.
+// Pass runs the piece once. A panic is a failure, and does not affect other pieces.
 func (t *task) Pass(ctx context.Context) (result upkeep.Result) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -113,7 +113,7 @@ func (t *task) Pass(ctx context.Context) (result upkeep.Result) {
 // mostPanics is how many panics in a row require a new process.
 const mostPanics = 3
 
-// Tell records the part's state, and logs what is new.
+// Tell records the piece's state, and logs what is new.
 func (t *task) Tell(result upkeep.Result, pace upkeep.Pace) {
 	err := result.Err
 	t.log.Debug("looked", "outcome", result.Outcome.String())
@@ -152,7 +152,7 @@ func (t *task) tellWaiting(result upkeep.Result) {
 	}
 }
 
-// tellFight reports another program that keeps undoing what the part does: when the fight begins,
+// tellFight reports another program that keeps undoing what the piece does: when the fight begins,
 // once a minute, and when it has ended.
 func (t *task) tellFight(pace upkeep.Pace) {
 	switch pace.Fight {

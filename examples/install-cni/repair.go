@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,40 +13,45 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
 )
 
 // shortfalls is the part that reports what keeps repair from doing what the settings ask for: a
 // mount, a capability or a verb of the role that the daemon lacks. Meanwhile the node-watcher does
 // all the rest, and the node is ready.
-func (n *node) shortfalls() parts.Part {
+func shortfalls(s settings.Settings, log *slog.Logger, pods *podWatch) parts.Part {
+	status, news := func() *repairconf.Status { return nil }, make(chan struct{})
+	if pods != nil {
+		status, news = pods.Repair, pods.news
+	}
 	return parts.Part{Name: "repair", Auxiliary: true, Run: func(ctx context.Context, say func(string)) error {
 		said := ""
 		for {
-			reason := strings.Join(append(n.mountShortfalls(), refusals(n.repairStatus())...), "; ")
+			reason := strings.Join(append(mountShortfalls(s), refusals(status())...), "; ")
 			if reason != "" && reason != said {
-				n.log.Warn("repair does less than the settings ask for", "reason", reason)
+				log.Warn("repair does less than the settings ask for", "reason", reason)
 			}
 			said = reason
 			say(reason)
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-n.repairNews:
+			case <-news:
 			}
 		}
 	}}
 }
 
 // mountShortfalls returns those that only a change of the daemon's manifest can fix.
-func (n *node) mountShortfalls() []string {
-	repair := n.settings.Repair
+func mountShortfalls(s settings.Settings) []string {
+	repair := s.Repair
 	if !repair.WantsInPlace() {
 		return nil
 	}
 	const instead = "; until then such pods are reported, and dealt with as the other settings of repair say"
 	switch path := repair.ProcDir; {
-	case n.settings.NodeName == "":
+	case s.NodeName == "":
 		return []string{"pods are to be repaired in place, and the node's name isn't known: set node-name"}
 	case path == "":
 		return []string{"pods can't be repaired in place, because mounted-proc-dir is empty: mount the node's /proc, and name it there" + instead}

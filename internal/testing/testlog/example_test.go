@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/meshcni/meshcni/examples/install-cni/internal/testlog"
+	"github.com/meshcni/meshcni/internal/testing/testlog"
 )
 
 func Example() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodetaint_test
+package apiserver_test
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/apiserver"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/nodetaint"
 	"github.com/meshcni/meshcni/internal/testing/fakecluster"
 )
 
@@ -25,7 +24,7 @@ const (
 	other = `{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule","timeAdded":"2026-03-04T05:06:07Z"}`
 )
 
-func taintOf(t testing.TB, cluster *fakecluster.Cluster) nodetaint.Taint {
+func taintOf(t testing.TB, cluster *fakecluster.Cluster) apiserver.Taint {
 	t.Helper()
 	server := httptest.NewServer(cluster.Handler())
 	t.Cleanup(server.Close)
@@ -33,7 +32,7 @@ func taintOf(t testing.TB, cluster *fakecluster.Cluster) nodetaint.Taint {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return nodetaint.Taint{Account: apiserver.Account{Server: location}, Node: "a", Key: key}
+	return apiserver.Taint{Account: apiserver.Account{Server: location}, Node: "a", Key: key}
 }
 
 func TestRemove(t *testing.T) {
@@ -105,7 +104,7 @@ func ExampleTaint() {
 		fmt.Println(err)
 		return
 	}
-	taint := nodetaint.Taint{Account: apiserver.Account{Server: location}, Node: "a", Key: "meshcni.io/not-ready"}
+	taint := apiserver.Taint{Account: apiserver.Account{Server: location}, Node: "a", Key: "meshcni.io/not-ready"}
 	fmt.Println(taint.Remove(context.Background()))
 	fmt.Println(taint.Remove(context.Background()))
 	// Output:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodetaint
+package apiserver
 
 import (
 	"context"
@@ -8,13 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-
-	"github.com/meshcni/meshcni/examples/install-cni/internal/apiserver"
 )
 
-// Taint is a taint of a node, with any effect.
+// Taint is a taint of a node, with any effect: the one that keeps pods from new nodes until the
+// plugin is installed
+// (https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/). The program that
+// creates the nodes sets it, for example with the kubelet's --register-with-taints.
 type Taint struct {
-	Account apiserver.Account
+	Account Account
 	// Node is the node's name, Key the taint's.
 	Node, Key string
 }
@@ -112,7 +113,7 @@ func (t Taint) path() []string { return []string{"api", "v1", "nodes", t.Node} }
 
 const maxMessage = 256
 
-func unexpected(answer apiserver.Answer, verb string) error {
+func unexpected(answer Answer, verb string) error {
 	if answer.Status == http.StatusForbidden {
 		return fmt.Errorf("the service account may not %s nodes: allow it by a role", verb)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon_test
+package installed_test
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/installed"
 	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
@@ -36,7 +36,7 @@ func (g greeting) Ensure(context.Context) (upkeep.Outcome, error) {
 	return upkeep.Right, err
 }
 
-func ExampleDaemon() {
+func ExampleKeeper() {
 	directory, err := os.MkdirTemp("", "example")
 	if err != nil {
 		fmt.Println(err)
@@ -46,7 +46,7 @@ func ExampleDaemon() {
 
 	ctx, done := context.WithCancel(context.Background())
 	state := health.NewState()
-	daemon.New(state, slog.New(slog.DiscardHandler), greeting{directory, done}).Run(ctx)
+	installed.New(state, slog.New(slog.DiscardHandler), greeting{directory, done}).Run(ctx)
 	fmt.Println("reasons not to be ready:", len(state.Reasons()))
 	// Output:
 	// written: true

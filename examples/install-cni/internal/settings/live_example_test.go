@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package live_test
+package settings_test
 
 import (
 	"context"
@@ -11,11 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/meshcni/meshcni/examples/install-cni/internal/live"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
 
-func Example() {
+func ExampleLive() {
 	directory, err := os.MkdirTemp("", "settings")
 	if err != nil {
 		panic(err)
@@ -26,7 +25,7 @@ func Example() {
 		if err != nil {
 			panic(err)
 		}
-		part := live.New(l, slog.New(slog.DiscardHandler), nil, func(s settings.Settings) { fmt.Println("now", s.ExcludeNamespaces) })
+		part := settings.NewLive(l, slog.New(slog.DiscardHandler), nil, func(s settings.Settings) { fmt.Println("now", s.ExcludeNamespaces) })
 		if err := os.WriteFile(filepath.Join(directory, "exclude-namespaces"), []byte("batch\n"), 0o600); err != nil {
 			panic(err)
 		}

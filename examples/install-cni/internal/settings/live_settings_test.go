@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package live_test
+package settings_test
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/meshcni/meshcni/examples/install-cni/internal/live"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
@@ -37,7 +36,7 @@ func TestEachNewsOnce(t *testing.T) {
 	directory, runDir := t.TempDir(), t.TempDir()
 	var log bytes.Buffer
 	used := 0
-	part := live.New(loaded(t, directory, runDir), slog.New(slog.NewTextHandler(&log, nil)), nil, func(settings.Settings) { used++ })
+	part := settings.NewLive(loaded(t, directory, runDir), slog.New(slog.NewTextHandler(&log, nil)), nil, func(settings.Settings) { used++ })
 	for _, step := range []struct {
 		name, value string
 		changed     bool
@@ -70,14 +69,14 @@ func TestEachNewsOnce(t *testing.T) {
 func TestWhatIsWatched(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
-	part := live.New(loaded(t, directory, directory+"-run"), slog.New(slog.DiscardHandler), nil, func(settings.Settings) {})
+	part := settings.NewLive(loaded(t, directory, directory+"-run"), slog.New(slog.DiscardHandler), nil, func(settings.Settings) {})
 	if got := part.Directories(); len(got) != 1 || got[0] != directory || !part.Concerns(filepath.Join(directory, "..data")) {
 		t.Errorf("directories %v", got)
 	}
 	if part.Concerns("/etc/passwd") {
 		t.Error("a file elsewhere concerns it")
 	}
-	missing := live.New(loaded(t, directory+"-missing", directory+"-run"), slog.New(slog.DiscardHandler), nil, func(settings.Settings) {})
+	missing := settings.NewLive(loaded(t, directory+"-missing", directory+"-run"), slog.New(slog.DiscardHandler), nil, func(settings.Settings) {})
 	if got := missing.Directories(); len(got) != 0 {
 		t.Errorf("a missing directory is watched: %v", got)
 	}
@@ -92,7 +91,7 @@ func TestDamagedRecord(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(runDir, settings.RecordName), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := live.Recorded(runDir); err == nil || !strings.Contains(err.Error(), settings.RecordName) {
+	if _, err := settings.Recorded(runDir); err == nil || !strings.Contains(err.Error(), settings.RecordName) {
 		t.Errorf("error %v", err)
 	}
 }

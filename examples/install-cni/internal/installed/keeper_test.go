@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package installed
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/testlog"
+	"github.com/meshcni/meshcni/internal/testing/testlog"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
@@ -279,20 +279,20 @@ func (p *fakePart) wait(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// start runs a daemon until the test ends.
+// start runs a keeper until the test ends.
 func start(t *testing.T, parts ...*fakePart) {
 	t.Helper()
 	state, log := health.NewState(), testlog.New()
-	var all []Part
+	var all []Piece
 	for _, p := range parts {
 		p.state, p.log = state, log
 		all = append(all, p)
 	}
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	state.Tell(logger)
-	d := New(state, logger, all...)
+	k := New(state, logger, all...)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); d.Run(ctx) }()
+	go func() { defer close(done); k.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
 }

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/meshcni/meshcni/internal/filesystem"
+	"github.com/meshcni/meshcni/internal/upkeep"
+)
+
+// maxRecord bounds what is read of the record.
+const maxRecord = 8 << 20
+
+// Live keeps a running daemon's settings in step with the settings directory, and records them in a
+// file of the run directory that other processes read with [Recorded]. It is a piece of the
+// installation (package installed), ahead of those that use the settings. Create it with [NewLive].
+//
+// A mounted ConfigMap changes all at once, when the kubelet replaces a link; there is no polling.
+// Live settings take effect at once. Other changes and errors are logged once and are in the record.
+// The daemon stays ready: a bad value leaves the node as it was, and would make all nodes of a
+// cluster unready at the same time.
+type Live struct {
+	loaded   Loaded
+	use      func(Settings)
+	log      *slog.Logger
+	observer filesystem.Observer
+}
+
+// NewLive returns the piece for loaded settings. It calls use with the settings whenever a change
+// takes effect.
+func NewLive(loaded Loaded, log *slog.Logger, observer filesystem.Observer, use func(Settings)) *Live {
+	return &Live{loaded: loaded, use: use, log: log, observer: observer}
+}
+
+// Name is "settings".
+func (l *Live) Name() string { return "settings" }
+
+// Directories returns the settings directory. If the mount is missing when the container starts, it
+// does not appear later.
+func (l *Live) Directories() []string {
+	directory := l.loaded.Settings.Directory
+	if info, err := os.Stat(directory); directory == "" || err != nil || !info.IsDir() {
+		return nil
+	}
+	return []string{directory}
+}
+
+// Concerns reports whether the file at path is in the settings directory.
+func (l *Live) Concerns(path string) bool {
+	return filepath.Dir(path) == l.loaded.Settings.Directory
+}
+
+// Ensure reads the settings again, and returns Wrote if a change took effect. Errors are only
+// logged.
+func (l *Live) Ensure(context.Context) (upkeep.Outcome, error) {
+	next, err := l.loaded.Reload()
+	if err != nil {
+		l.log.Error("the settings directory can't be read; all settings stay as they are", "error", err)
+		return upkeep.Right, nil
+	}
+	before := l.loaded
+	l.loaded = next
+	changed := false
+	for i, value := range next.Values {
+		changed = l.tell(before.Values[i], value) || changed
+	}
+	if changed {
+		l.use(next.Settings)
+	}
+	l.record()
+	if changed {
+		return upkeep.Wrote, nil
+	}
+	return upkeep.Right, nil
+}
+
+// tell logs what is new about a value, and reports whether another one takes effect.
+func (l *Live) tell(before, now Value) (changed bool) {
+	log := l.log.With("setting", now.Setting.Name)
+	if now.Text != before.Text {
+		log.Info("a setting has changed", "from", before.Text, "to", now.Text, "source", now.Source.String())
+		changed = true
+	}
+	offer := now.Offer
+	switch {
+	case offer == nil || (before.Offer != nil && *before.Offer == *offer): // no news
+	case before.Offer != nil && before.Offer.Text == offer.Text:
+	case offer.Err != nil:
+		log.Error("a new value is refused; the old one stays", "error", offer.Err, "old", now.Text)
+	default:
+		log.Warn("a new value takes effect with the next start: this setting can't change while the daemon runs",
+			"value", offer.Text, "source", offer.Source.String(), "until_then", now.Text)
+	}
+	return changed
+}
+
+// record writes the settings in effect to a file; without a run directory, no program would look
+// for it.
+func (l *Live) record() {
+	data, err := json.MarshalIndent(l.loaded.Report(), "", "  ")
+	if err == nil {
+		runDir := filesystem.Directory{Path: l.loaded.Settings.RunDir, Observer: l.observer}
+		_, err = runDir.Write(RecordName, append(data, '\n'), filesystem.Options{})
+	}
+	if err != nil {
+		l.log.Debug("can't leave word of the settings", "error", err)
+	}
+}
+
+// Recorded reads the record that a daemon left in a run directory. Without a record the error is
+// fs.ErrNotExist.
+func Recorded(runDir string) (Report, error) {
+	var report Report
+	data, err := filesystem.Directory{Path: runDir}.Read(RecordName, maxRecord)
+	if err != nil {
+		return report, err
+	}
+	if err := json.Unmarshal(data, &report); err != nil {
+		return report, fmt.Errorf("%s: %w", filepath.Join(runDir, RecordName), err)
+	}
+	return report, nil
+}
