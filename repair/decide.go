@@ -172,9 +172,9 @@ type Criteria struct {
 	Observed Observation
 }
 
-func (c Criteria) decide(pod interception.Pod) Decision {
+func (c Criteria) decide(pod interception.Pod) interception.Decision {
 	if c.Mesh == nil {
-		return Decision{Reason: reasonNoMesh}
+		return interception.Decision{Reason: reasonNoMesh}
 	}
 	return c.Mesh.Decide(pod)
 }
@@ -209,30 +209,10 @@ type Record struct {
 	Plan *interception.Plan
 }
 
-// Mesh decides about pods as the plugin does, by the pod alone.
+// Mesh decides about pods as the plugin does, by the pod alone. A sidecar.Mesh is one.
 type Mesh interface {
-	// Decide returns whether the mesh captures the pod, and why.
-	Decide(pod interception.Pod) Decision
-}
-
-// Decision is whether a mesh captures a pod.
-type Decision struct {
-	// Captured reports whether the mesh captures the pod.
-	Captured bool
-	// Reason names what decided. It is also the reason of the finding [NotOurs] for a pod that is
-	// not captured.
-	Reason Reason
-	// Detail is what was found: a namespace, a container, a key with its value. It may be empty.
-	Detail string
-	// OfPod reports that a user who may edit the pod can bring the decision about, for example with
-	// a label. A pod with a record stays in the mesh all the same.
-	OfPod bool
-}
-
-// String returns the reason and its detail.
-func (d Decision) String() string {
-	if d.Detail == "" {
-		return string(d.Reason)
-	}
-	return string(d.Reason) + " (" + d.Detail + ")"
+	// Decide returns whether the mesh captures the pod, and why. The reason is also that of the
+	// finding [NotOurs] for a pod that is not captured. A pod with a record stays in the mesh if the
+	// decision is OfPod.
+	Decide(pod interception.Pod) interception.Decision
 }

@@ -66,7 +66,7 @@ func (d *diagnosis) say(from EvidenceKind, text string) {
 // notOurs reports whether the pod is not ours, and why.
 func (d *diagnosis) notOurs() (reason Reason, detail string, isNot bool) {
 	switch decision := d.criteria.decide(d.pod.Pod); {
-	case decision.Captured:
+	case decision.Capture:
 	case d.record != nil && decision.OfPod:
 		d.leftNow = decision.String()
 	default:

@@ -11,14 +11,6 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// istio makes package sidecar decide about pods.
-type istio struct{ sidecar.Mesh }
-
-func (m istio) Decide(pod interception.Pod) repair.Decision {
-	d := m.Mesh.Decide(pod)
-	return repair.Decision{Captured: d.Capture, Reason: repair.Reason(d.Reason), Detail: d.Detail, OfPod: d.Reason.OfPod()}
-}
-
 // A pod was started before the plugin was installed: its validator fails for the first time.
 func Example() {
 	pod := repair.Pod{
@@ -35,7 +27,7 @@ func Example() {
 		}},
 	}
 	criteria := repair.Criteria{
-		Mesh:       istio{sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"}},
+		Mesh:       sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"},
 		Node:       "node-1",
 		Validators: []repair.Validator{repair.IstioValidator()},
 	}
@@ -87,7 +79,7 @@ func ExampleDiagnose() {
 	})
 
 	finding := repair.Diagnose(pod, repair.Criteria{
-		Mesh: istio{sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"}},
+		Mesh: sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"},
 		Observed: repair.Observation{
 			State:  &interception.State{Owner: "my-mesh"}, // nothing left
 			UID:    "0b9d",

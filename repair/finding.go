@@ -58,9 +58,9 @@ const (
 	Broken Verdict = "broken"
 )
 
-// Reason names what decided. The texts are stable: logs and metrics use them. A pod that is
-// [NotOurs] because the mesh's own policy leaves it alone has the mesh's reason.
-type Reason string
+// Reason names what decided. A pod that is [NotOurs] because the mesh's own policy leaves it alone
+// has the mesh's reason.
+type Reason = interception.Reason
 
 // The reasons for which a pod is not ours, besides those of its [Mesh].
 const (

@@ -9,7 +9,6 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/sidecar"
-	"github.com/meshcni/meshcni/internal/testing/repairmeshtest"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -18,8 +17,8 @@ var added = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
 // criteria are those of a node agent for Istio's pods.
 func criteria() repair.Criteria {
-	mesh := repairmeshtest.Istio()
-	mesh.Sidecar.Policy = sidecar.Policy{ExcludeNamespaces: []string{"kube-system"}, AgentNamespace: "istio-system", AgentName: "istio-cni-node"}
+	mesh := sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"}
+	mesh.Policy = sidecar.Policy{ExcludeNamespaces: []string{"kube-system"}, AgentNamespace: "istio-system", AgentName: "istio-cni-node"}
 	return repair.Criteria{
 		Mesh:       mesh,
 		Node:       "node-1",

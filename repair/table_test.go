@@ -8,7 +8,6 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/sidecar"
-	"github.com/meshcni/meshcni/internal/repairmesh"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -35,8 +34,6 @@ func podCases() []podCase {
 	return slices.Concat(othersPods(), endedPods(), validatorPods(), jobPods(), recordedPods(), observedPods(), changedPods(), actedPods())
 }
 
-func mesh(reason sidecar.Reason) repair.Reason { return repair.Reason(reason) }
-
 // othersPods are those that are not ours.
 func othersPods() []podCase {
 	const none, nothing = repair.NotOurs, repair.ModeNothing
@@ -44,37 +41,37 @@ func othersPods() []podCase {
 		return edit(func(p *repair.Pod) { p.Namespace, p.Name = namespace, name })
 	}
 	return []podCase{
-		{"the own agent, broken", all(failed(), move("istio-system", "istio-cni-node-x7k2p")), none, mesh(sidecar.ReasonOwnAgent), nothing},
-		{"an excluded namespace, broken", all(failed(), move("kube-system", "dns-0")), none, mesh(sidecar.ReasonExcludedNamespace), nothing},
+		{"the own agent, broken", all(failed(), move("istio-system", "istio-cni-node-x7k2p")), none, sidecar.ReasonOwnAgent, nothing},
+		{"an excluded namespace, broken", all(failed(), move("kube-system", "dns-0")), none, sidecar.ReasonExcludedNamespace, nothing},
 		{
 			"an excluded namespace, with a record: the operator excluded it since", all(move("kube-system", "dns-0"), recorded(planned())),
-			none, mesh(sidecar.ReasonExcludedNamespace), nothing,
+			none, sidecar.ReasonExcludedNamespace, nothing,
 		},
 		{
 			"host network, broken: its namespace is the node's", all(failed(), edit(func(p *repair.Pod) { p.HostNetwork = true })),
-			none, mesh(sidecar.ReasonHostNetwork), nothing,
+			none, sidecar.ReasonHostNetwork, nothing,
 		},
 		{
 			"rules by its own init container", all(failed(), edit(func(p *repair.Pod) { p.Containers[0].Name = "istio-init" })),
-			none, mesh(sidecar.ReasonRuleContainer), nothing,
+			none, sidecar.ReasonRuleContainer, nothing,
 		},
-		{"no proxy", edit(func(p *repair.Pod) { p.Containers = p.Containers[:3] }), none, mesh(sidecar.ReasonNoProxy), nothing},
+		{"no proxy", edit(func(p *repair.Pod) { p.Containers = p.Containers[:3] }), none, sidecar.ReasonNoProxy, nothing},
 		{
 			"proxy disabled", edit(func(p *repair.Pod) { p.Containers[3].Env["DISABLE_ENVOY"] = "true" }),
-			none, mesh(sidecar.ReasonProxyDisabled), nothing,
+			none, sidecar.ReasonProxyDisabled, nothing,
 		},
 		{
 			"a gateway", edit(func(p *repair.Pod) { p.Containers[3].Args = []string{"proxy", "router"} }),
-			none, mesh(sidecar.ReasonProxyType), nothing,
+			none, sidecar.ReasonProxyType, nothing,
 		},
-		{"opted out by label", all(failed(), label("sidecar.istio.io/inject", "false")), none, mesh(sidecar.ReasonOptedOut), nothing},
+		{"opted out by label", all(failed(), label("sidecar.istio.io/inject", "false")), none, sidecar.ReasonOptedOut, nothing},
 		{
 			"opted out by annotation", all(failed(), annotation("sidecar.istio.io/inject", "false")),
-			none, mesh(sidecar.ReasonOptedOut), nothing,
+			none, sidecar.ReasonOptedOut, nothing,
 		},
 		{
 			"not injected, though a container has a validator's name", all(failed(), edit(func(p *repair.Pod) { p.Annotations = nil })),
-			none, mesh(sidecar.ReasonNotInjected), nothing,
+			none, sidecar.ReasonNotInjected, nothing,
 		},
 		{"another node", all(failed(), edit(func(p *repair.Pod) { p.NodeName = "node-2" })), none, repair.ReasonOtherNode, nothing},
 		{
@@ -133,7 +130,7 @@ func validatorPods() []podCase {
 	}
 	member := func(proxy, validator string) change {
 		return func(p *repair.Pod, c *repair.Criteria) {
-			c.Mesh = repairmesh.Mesh{Sidecar: sidecar.Mesh{Dialect: sidecar.Dialect{Membership: sidecar.Membership{ProxyContainer: proxy}}}}
+			c.Mesh = sidecar.Mesh{Dialect: sidecar.Dialect{Membership: sidecar.Membership{ProxyContainer: proxy}}}
 			p.Containers[0].Name, p.Containers[3].Name = validator, proxy
 		}
 	}
@@ -265,7 +262,7 @@ func recordedPods() []podCase {
 		{"not recorded, and without a network", all(lacking, phase(repair.PhasePending), edit(func(p *repair.Pod) { p.IPs = nil })), repair.Pending, repair.ReasonStarting, repair.ModeNothing},
 		{"not recorded, and the namespace holds nothing", all(lacking, today(planned()), holds(empty())), repair.Broken, repair.ReasonNoRules, repair.ModeRepair},
 		{"not recorded, and the namespace holds the rules", all(lacking, today(planned()), holds(planned())), repair.Healthy, repair.ReasonAsToday, repair.ModeNothing},
-		{"not recorded, and none of ours", all(lacking, label("sidecar.istio.io/inject", "false")), repair.NotOurs, mesh(sidecar.ReasonOptedOut), repair.ModeNothing},
+		{"not recorded, and none of ours", all(lacking, label("sidecar.istio.io/inject", "false")), repair.NotOurs, sidecar.ReasonOptedOut, repair.ModeNothing},
 	}
 }
 
@@ -366,7 +363,7 @@ func changedPods() []podCase {
 		},
 		{
 			"opted out, and the record is another pod's", all(recorded(planned()), record(func(r *repair.Record) { r.UID = "0b9c" }), optedOut),
-			repair.NotOurs, mesh(sidecar.ReasonOptedOut), repair.ModeNothing,
+			repair.NotOurs, sidecar.ReasonOptedOut, repair.ModeNothing,
 		},
 	}
 }

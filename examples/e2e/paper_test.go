@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/meshcni/meshcni/examples/internal/istiomesh"
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
-	"github.com/meshcni/meshcni/internal/testing/repairmeshtest"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/controller"
 )
@@ -230,7 +230,7 @@ func (p *paper) keep(w *wire, o controller.Options, user string) *keeper {
 	}
 	o.Cluster, o.Informer, o.Resync = client, informer, time.Hour
 	o.Criteria = repair.Criteria{
-		Mesh: repairmeshtest.Istio(), Node: p.node, Validators: []repair.Validator{repair.IstioValidator()},
+		Mesh: istiomesh.Mesh(), Node: p.node, Validators: []repair.Validator{repair.IstioValidator()},
 	}
 	k := &keeper{known: informer.GetStore()}
 	o.OnOutcome = func(outcome controller.Outcome) {

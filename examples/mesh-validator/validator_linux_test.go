@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/meshcni/meshcni/examples/internal/istiomesh"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/sidecar"
-	"github.com/meshcni/meshcni/internal/testing/repairmeshtest"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -205,7 +205,7 @@ func diagnosed(code int32, message string) repair.Finding {
 		NodeName: "node-1", Phase: repair.PhasePending,
 		Statuses: []repair.ContainerStatus{{Name: name, Init: true, State: repair.ContainerState{Terminated: end}}},
 	}, repair.Criteria{
-		Mesh: repairmeshtest.Istio(), Validators: []repair.Validator{repair.MeshValidator()},
+		Mesh: istiomesh.Mesh(), Validators: []repair.Validator{repair.MeshValidator()},
 	})
 }
 

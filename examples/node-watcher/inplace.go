@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
@@ -35,8 +36,13 @@ func namespaces(c repairconf.Config, version string, log *slog.Logger) (controll
 	if err != nil {
 		return nil, fmt.Errorf("look into network namespaces: %w", err)
 	}
+	mesh := c.Mesh()
 	return inplace.NewRepairer(inplace.Options{
-		Finder: finder, Dataplanes: all, Mesh: c.Mesh(), Planner: version,
+		Finder: finder, Dataplanes: all, Mesh: mesh, Owner: mesh.Owner, Planner: version,
+		Plan: func(pod interception.Pod, facts interception.Facts) (*interception.Plan, error) {
+			planned, err := mesh.Plan(pod, facts) // its warnings were reported when the pod was created
+			return planned.Plan, err
+		},
 		OnWarning: func(of repair.Target, err error) {
 			log.Warn("a pod that was repaired", "pod", of.String(), "error", err)
 		},

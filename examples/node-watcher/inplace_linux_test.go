@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
 func TestRulesForAPodWithUsersOfItsOwn(t *testing.T) {
 	t.Parallel()
 	mesh := repairconf.Config{}.Mesh()
-	plan, err := mesh.Plan(interception.Pod{Containers: []interception.Container{{Name: "istio-proxy"}}}, interception.Facts{IPv6: true})
+	planned, err := mesh.Plan(interception.Pod{Containers: []interception.Container{{Name: "istio-proxy"}}}, interception.Facts{IPv6: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,11 +41,11 @@ func TestRulesForAPodWithUsersOfItsOwn(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer ns.Close()
-			if err := c.Dataplane.Apply(t.Context(), ns, plan); err != nil {
+			if err := c.Dataplane.Apply(t.Context(), ns, planned.Plan); err != nil {
 				t.Fatal(err)
 			}
-			state, err := c.Dataplane.Observe(t.Context(), ns, mesh.Owner())
-			if drift := interception.Diff(plan, state); err != nil || drift != nil {
+			state, err := c.Dataplane.Observe(t.Context(), ns, mesh.Owner)
+			if drift := interception.Diff(planned.Plan, state); err != nil || drift != nil {
 				t.Errorf("observed: %v, %v", drift, err)
 			}
 		})

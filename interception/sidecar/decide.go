@@ -37,29 +37,11 @@ type Membership struct {
 	InjectedAnnotation string
 }
 
-// Decision reports whether a pod is captured, and why.
-type Decision struct {
-	Capture bool
-	// Reason names the test that decided.
-	Reason Reason
-	// Detail may name what the test found: a namespace, a container, or a key with its value.
-	Detail string
-}
+// Decision is what [Mesh.Decide] decides about a pod.
+type Decision = interception.Decision
 
-// String returns the reason with its detail.
-func (d Decision) String() string {
-	if d.Detail == "" {
-		return string(d.Reason)
-	}
-	return string(d.Reason) + " (" + d.Detail + ")"
-}
-
-// Reason names the outcome of [Mesh.Decide]. The texts are stable: logs and metrics use them.
-type Reason string
-
-// OfPod reports whether an edit of a running pod can cause the decision. The rules in the pod's
-// namespace do not depend on it: they date from the pod's start.
-func (r Reason) OfPod() bool { return r == ReasonOptedOut || r == ReasonNotInjected }
+// Reason names the outcome of [Mesh.Decide].
+type Reason = interception.Reason
 
 // The reasons, in the order of the tests.
 const (
@@ -132,7 +114,7 @@ func optedOut(m Membership, pod interception.Pod) (Decision, bool) {
 	}
 	source, found := m.optOut(pod)
 	value, err := strconv.ParseBool(source.Value)
-	return Decision{Reason: ReasonOptedOut, Detail: source.String()}, found && err == nil && !value
+	return Decision{Reason: ReasonOptedOut, Detail: source.String(), OfPod: true}, found && err == nil && !value
 }
 
 // optOut returns the label or, without it, the annotation.
@@ -149,7 +131,7 @@ func notInjected(m Membership, pod interception.Pod) (Decision, bool) {
 		return Decision{}, false
 	}
 	_, found := pod.Annotations[m.InjectedAnnotation]
-	return Decision{Reason: ReasonNotInjected, Detail: "no annotation " + m.InjectedAnnotation}, !found
+	return Decision{Reason: ReasonNotInjected, Detail: "no annotation " + m.InjectedAnnotation, OfPod: true}, !found
 }
 
 func isTrue(value string) bool {

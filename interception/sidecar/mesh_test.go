@@ -117,8 +117,8 @@ func TestReasonsOfThePod(t *testing.T) {
 		ReasonExcludedNamespace: {Namespace: "kube-system", Name: "dns-0"},
 	} {
 		d := mesh.Decide(pod)
-		if d.Reason != reason || d.Reason.OfPod() != (reason == ReasonOptedOut || reason == ReasonNotInjected) {
-			t.Errorf("%s: got %v, of the pod: %t", reason, d, d.Reason.OfPod())
+		if d.Reason != reason || d.OfPod != (reason == ReasonOptedOut || reason == ReasonNotInjected) {
+			t.Errorf("%s: got %v, of the pod: %t", reason, d, d.OfPod)
 		}
 	}
 }

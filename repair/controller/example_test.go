@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/testing/fakecluster"
-	"github.com/meshcni/meshcni/internal/testing/repairmeshtest"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/controller"
 )
@@ -41,7 +41,7 @@ func Example() {
 	c, err := controller.New(controller.Options{
 		Cluster: client, Informer: pods,
 		Criteria: repair.Criteria{
-			Mesh: repairmeshtest.Istio(), Node: "node-1",
+			Mesh: sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"}, Node: "node-1",
 			Validators: []repair.Validator{repair.IstioValidator()},
 		},
 		Policy: repair.Policy{

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/testing/fakecluster"
-	"github.com/meshcni/meshcni/internal/testing/repairmeshtest"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/controller"
 )
@@ -41,7 +41,7 @@ func options(do ...repair.Mode) controller.Options {
 	free := repair.Limit{Burst: 1}
 	return controller.Options{
 		Criteria: repair.Criteria{
-			Mesh: repairmeshtest.Istio(), Node: "a",
+			Mesh: sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"}, Node: "a",
 			Validators: []repair.Validator{repair.IstioValidator()},
 		},
 		Policy: repair.Policy{Rules: []repair.Rule{{Do: do}}, Label: repair.IstioLabel()},

@@ -10,14 +10,13 @@ import (
 
 	"github.com/meshcni/meshcni/interception/podnetns"
 	"github.com/meshcni/meshcni/internal/testing/fakenode"
-	"github.com/meshcni/meshcni/internal/testing/repairmeshtest"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/inplace"
 )
 
 // criteria are those of a mesh whose pods have no validator, or none that has reported.
 func criteria(seen repair.Observation) repair.Criteria {
-	return repair.Criteria{Mesh: repairmeshtest.Istio(), Observed: seen}
+	return repair.Criteria{Mesh: istio(), Observed: seen}
 }
 
 // TestRecords judges pods by the records alone.

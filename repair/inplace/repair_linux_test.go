@@ -21,9 +21,8 @@ import (
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/podnetns"
-	"github.com/meshcni/meshcni/internal/repairmesh"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/testing/fakenode"
-	"github.com/meshcni/meshcni/internal/testing/repairmeshtest"
 	"github.com/meshcni/meshcni/internal/testing/sandbox"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/inplace"
@@ -44,9 +43,16 @@ func pod() repair.Pod {
 	}
 }
 
+func istio() sidecar.Mesh { return sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"} }
+
+func plan(pod interception.Pod, facts interception.Facts) (*interception.Plan, error) {
+	planned, err := istio().Plan(pod, facts)
+	return planned.Plan, err
+}
+
 func planned(t testing.TB, p repair.Pod) *interception.Plan {
 	t.Helper()
-	plan, err := repairmeshtest.Istio().Plan(p.Pod, interception.Facts{IPv6: true})
+	plan, err := plan(p.Pod, interception.Facts{IPv6: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +86,7 @@ func newRepairer(t testing.TB, b *bench) *inplace.Repairer {
 	t.Helper()
 	r, err := inplace.NewRepairer(inplace.Options{
 		Finder: b.node.Finder(), Dataplanes: b.candidates, Planner: "v2",
-		Mesh:      repairmeshtest.Istio(),
+		Mesh: istio(), Owner: istio().Owner, Plan: plan,
 		OnWarning: func(_ repair.Target, err error) { b.warnings = append(b.warnings, err.Error()) },
 	})
 	if err != nil {
@@ -96,7 +102,7 @@ func (b *bench) diagnose(t *testing.T, p repair.Pod) repair.Finding {
 		t.Fatal(err)
 	}
 	return repair.Diagnose(p, repair.Criteria{
-		Mesh: repairmeshtest.Istio(), Planner: "v1", Observed: seen,
+		Mesh: istio(), Planner: "v1", Observed: seen,
 	})
 }
 
@@ -472,21 +478,18 @@ func TestUserNamespace(t *testing.T) {
 	b.expect(t, p, repair.Healthy, repair.ReasonAsRecorded)
 }
 
-// ownerless is a valid mesh except for its owner.
-type ownerless struct{ repairmesh.Mesh }
-
-func (ownerless) Validate() error           { return nil }
-func (ownerless) Owner() interception.Owner { return "" }
-
 // TestOptions refuses incomplete options.
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	bad := repairmeshtest.Istio()
-	bad.Sidecar.Dialect.Membership.ProxyContainer = ""
-	for want, mesh := range map[string]inplace.Mesh{
-		"no Mesh is given": nil, "mesh: invalid dialect": bad, "owner of the mesh's rules: ": ownerless{repairmeshtest.Istio()},
+	bad := istio()
+	bad.Dialect.Membership.ProxyContainer = ""
+	for want, o := range map[string]inplace.Options{
+		"no Mesh or no Plan is given": {Plan: plan},
+		"no Plan is given":            {Mesh: istio()},
+		"mesh: invalid dialect":       {Mesh: bad, Plan: plan},
+		"owner of the mesh's rules: ": {Mesh: istio(), Plan: plan},
 	} {
-		_, err := inplace.NewRepairer(inplace.Options{Mesh: mesh})
+		_, err := inplace.NewRepairer(o)
 		for _, missing := range []string{"no Finder is given", want} {
 			if !strings.Contains(fmt.Sprint(err), missing) {
 				t.Errorf("got %v, want: %s", err, missing)

@@ -34,8 +34,12 @@ type Options struct {
 	// read the rules of other programs too (Foreign in their options), or the Repairer cannot warn
 	// of those.
 	Dataplanes []choice.Candidate
-	// Mesh decides which pods are captured, and plans for them, as it does for the plugin.
+	// Mesh decides which pods are captured, as it does for the plugin.
 	Mesh Mesh
+	// Owner is the owner of the mesh's rules: the plugin's owner.
+	Owner interception.Owner
+	// Plan returns the plan of a captured pod for a network namespace with these facts.
+	Plan func(pod interception.Pod, facts interception.Facts) (*interception.Plan, error)
 	// Planner is the version of this program, for the records of its own plans.
 	Planner string
 	// OnWarning receives what does not prevent a repair but may matter later: the repair could not
@@ -44,16 +48,11 @@ type Options struct {
 	OnWarning func(repair.Target, error)
 }
 
-// Mesh is what a mesh does with a pod.
+// Mesh decides about pods. A sidecar.Mesh is one.
 type Mesh interface {
 	repair.Mesh
-	// Validate returns an error for settings by which the mesh would judge pods or plan for them
-	// wrongly.
+	// Validate returns an error for settings by which the mesh would judge pods wrongly.
 	Validate() error
-	// Owner is the owner of the mesh's rules: the plugin's owner.
-	Owner() interception.Owner
-	// Plan returns the plan of a captured pod for a network namespace with these facts.
-	Plan(pod interception.Pod, facts interception.Facts) (*interception.Plan, error)
 }
 
 // ErrNotRecorded is in the error that OnWarning receives if a repair could not be recorded. CHECK
@@ -76,7 +75,7 @@ func NewRepairer(o Options) (*Repairer, error) {
 	if o.Finder == nil {
 		err = errors.Join(err, errors.New("no Finder is given"))
 	}
-	if err = errors.Join(err, checkMesh(o.Mesh)); err != nil {
+	if err = errors.Join(err, o.checkMesh()); err != nil {
 		return nil, fmt.Errorf("repair pods in place: %w", err)
 	}
 	if o.OnWarning == nil {
@@ -85,14 +84,14 @@ func NewRepairer(o Options) (*Repairer, error) {
 	return &Repairer{o, Records{o.Finder.Records}, all}, nil
 }
 
-func checkMesh(m Mesh) error {
-	if m == nil {
-		return errors.New("no Mesh is given, so that no pod is the mesh's")
+func (o Options) checkMesh() error {
+	if o.Mesh == nil || o.Plan == nil {
+		return errors.New("no Mesh or no Plan is given, so that no pod is the mesh's")
 	}
-	if err := m.Validate(); err != nil {
+	if err := o.Mesh.Validate(); err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	if err := m.Owner().Validate(); err != nil {
+	if err := o.Owner.Validate(); err != nil {
 		return fmt.Errorf("owner of the mesh's rules: %w", err)
 	}
 	return nil
@@ -109,7 +108,7 @@ func (r *Repairer) Observe(ctx context.Context, pod repair.Pod) (repair.Observat
 	record, err := r.records.Record(refOf(pod))
 	own := record != nil && record.UID == pod.UID
 	seen := r.records.observed(pod, record, err)
-	if !own && !r.options.Mesh.Decide(pod.Pod).Captured {
+	if !own && !r.options.Mesh.Decide(pod.Pod).Capture {
 		return seen, err
 	}
 	found, notFound := r.options.Finder.FindToRead(ctx, refOf(pod))
@@ -177,18 +176,18 @@ func (r *Repairer) owner(record *journal.Record) interception.Owner {
 	if record != nil {
 		return record.Plan.Owner
 	}
-	return r.options.Mesh.Owner()
+	return r.options.Owner
 }
 
 // planToday returns the plan for what the pod asks for now; nil for a pod that would be left alone.
 func (r *Repairer) planToday(pod repair.Pod, ns *interception.Netns) (*interception.Plan, error) {
-	if !r.options.Mesh.Decide(pod.Pod).Captured {
+	if !r.options.Mesh.Decide(pod.Pod).Capture {
 		return nil, nil
 	}
 	facts, err := netfacts.Read(ns)
 	var plan *interception.Plan
 	if err == nil {
-		plan, err = r.options.Mesh.Plan(pod.Pod, facts)
+		plan, err = r.options.Plan(pod.Pod, facts)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("plan for what pod %s asks for now: %w", pod.Target(), err)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/meshcni/meshcni/examples/internal/istiomesh"
 	"github.com/meshcni/meshcni/interception/sidecar"
-	"github.com/meshcni/meshcni/internal/repairmesh"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -57,12 +56,12 @@ func (c Config) Criteria(node, planner string) repair.Criteria {
 	}
 }
 
-// Mesh returns the plugin's mesh, in the form that package repair uses.
-func (c Config) Mesh() repairmesh.Mesh {
+// Mesh returns the plugin's mesh.
+func (c Config) Mesh() sidecar.Mesh {
 	mesh := istiomesh.Mesh()
 	mesh.Dialect.Membership.InjectedAnnotation = c.SidecarAnnotation
 	mesh.Policy = sidecar.Policy{ExcludeNamespaces: c.ExcludeNamespaces, AgentNamespace: c.AgentNamespace, AgentName: c.AgentName}
-	return repairmesh.Mesh{Sidecar: mesh}
+	return mesh
 }
 
 // ParseRules parses rules as an operator writes them: separated by semicolons, each of words like

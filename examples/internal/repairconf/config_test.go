@@ -85,14 +85,14 @@ func TestConfigIsJSON(t *testing.T) {
 	}
 	criteria := got.Criteria("node-1", "v1")
 	pod := interception.Pod{Namespace: "shop", Name: "web-0", Containers: []interception.Container{{Name: "istio-proxy"}}}
-	if d := criteria.Mesh.Decide(pod); d.Captured || criteria.Node != "node-1" || criteria.Planner != "v1" {
+	if d := criteria.Mesh.Decide(pod); d.Capture || criteria.Node != "node-1" || criteria.Planner != "v1" {
 		t.Errorf("%v by %+v", d, criteria)
 	}
 	got.SidecarAnnotation = ""
 	if err := got.Mesh().Validate(); err != nil {
 		t.Error(err)
 	}
-	if d := got.Criteria("node-1", "v1").Mesh.Decide(pod); !d.Captured {
+	if d := got.Criteria("node-1", "v1").Mesh.Decide(pod); !d.Capture {
 		t.Errorf("%v without an annotation that counts", d)
 	}
 }
