@@ -118,7 +118,7 @@ func (b *blocks) entry(n *node, l line, depth int) error {
 		return err
 	}
 	if !isEntry {
-		return l.errorf(`it is no "key: value"`)
+		return l.errorf(`it is not "key: value"`)
 	}
 	b.next++
 	var value *node

@@ -84,12 +84,12 @@ func checkCertificates(ca []byte) error {
 				ErrCA, n+1, block.Type, len(block.Headers))
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return fmt.Errorf("%w: PEM block %d is no certificate: %w: copy the file again", ErrCA, n+1, err)
+			return fmt.Errorf("%w: PEM block %d is not a certificate: %w: copy the file again", ErrCA, n+1, err)
 		}
 	}
 	switch begun := bytes.Count(ca, []byte("-----BEGIN")); {
 	case begun == 0:
-		return fmt.Errorf("%w: its %d bytes are no PEM: there must be a line -----BEGIN CERTIFICATE-----", ErrCA, len(ca))
+		return fmt.Errorf("%w: its %d bytes are not PEM: there must be a line -----BEGIN CERTIFICATE-----", ErrCA, len(ca))
 	case begun != n:
 		return fmt.Errorf("%w: %d PEM blocks begin and %d can be read: copy the whole file again", ErrCA, begun, n)
 	}
@@ -119,7 +119,7 @@ func scalar(s string) string {
 	return strconv.Quote(s)
 }
 
-// isPlain reports whether a text needs no quotes: it starts with a letter, so that it is no number,
+// isPlain reports whether a text needs no quotes: it starts with a letter, so that it is not a number,
 // date, indicator or special float; the other characters have no meaning in YAML; a colon precedes
 // such a character; and the text is not a word for a boolean or null.
 func isPlain(s string) bool {

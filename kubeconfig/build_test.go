@@ -133,7 +133,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"user information", func(in *kubeconfig.Input) { in.Server.User = url.UserPassword("u", secret) }, kubeconfig.ErrServer, "user information"},
 		{"query", func(in *kubeconfig.Input) { in.Server.RawQuery = secret }, kubeconfig.ErrServer, "more than host, port and path"},
 		{"opaque", func(in *kubeconfig.Input) { in.Server.Opaque = "x" }, kubeconfig.ErrServer, "more than host, port and path"},
-		{"no host", func(in *kubeconfig.Input) { in.Server.Host = ":443" }, kubeconfig.ErrServer, "no DNS name"},
+		{"no host", func(in *kubeconfig.Input) { in.Server.Host = ":443" }, kubeconfig.ErrServer, "nor a DNS name"},
 		{"IPv4 in brackets", func(in *kubeconfig.Input) { in.Server.Host = "[10.96.0.1]:443" }, kubeconfig.ErrServer, "brackets are for IPv6 only"},
 		{"IPv6 without brackets", func(in *kubeconfig.Input) { in.Server.Host = "fd00::1:443" }, kubeconfig.ErrServer, "fd00::1:443"},
 		{"no port behind the colon", func(in *kubeconfig.Input) { in.Server.Host = "api:" }, kubeconfig.ErrServer, `port is ""`},
@@ -141,7 +141,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"http", func(in *kubeconfig.Input) { in.Server.Scheme = "http" }, kubeconfig.ErrServer, "clear text"},
 		{"no trust", func(in *kubeconfig.Input) { in.CA = nil }, kubeconfig.ErrCA, "or set Insecure"},
 		{"both kinds of trust", func(in *kubeconfig.Input) { in.Insecure = true }, kubeconfig.ErrCA, "contradict each other"},
-		{"CA is no PEM", func(in *kubeconfig.Input) { in.CA = []byte("0\x82") }, kubeconfig.ErrCA, "its 2 bytes are no PEM"},
+		{"CA is no PEM", func(in *kubeconfig.Input) { in.CA = []byte("0\x82") }, kubeconfig.ErrCA, "its 2 bytes are not PEM"},
 		{"CA is cut off", func(in *kubeconfig.Input) { in.CA = ca[:len(ca)-10] }, kubeconfig.ErrCA, "1 PEM blocks begin and 0 can be read"},
 		{"second certificate is cut off", func(in *kubeconfig.Input) { in.CA = append(bytes.Clone(ca), ca[:99]...) }, kubeconfig.ErrCA, "2 PEM blocks begin and 1 can"},
 		{
@@ -149,10 +149,10 @@ func TestBuildRefuses(t *testing.T) {
 			kubeconfig.ErrCA, "2 PEM blocks begin and 1 can",
 		},
 		{
-			"PEM that is no certificate", func(in *kubeconfig.Input) {
+			"PEM that is not a certificate", func(in *kubeconfig.Input) {
 				in.CA = bytes.ReplaceAll(key, []byte("EC PRIVATE KEY"), []byte("CERTIFICATE"))
 			},
-			kubeconfig.ErrCA, "PEM block 1 is no certificate",
+			kubeconfig.ErrCA, "PEM block 1 is not a certificate",
 		},
 		{"a key beside the certificate", func(in *kubeconfig.Input) { in.CA = append(bytes.Clone(ca), key...) }, kubeconfig.ErrCA, `PEM block 2 is of type "EC PRIVATE KEY"`},
 		{

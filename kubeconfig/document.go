@@ -22,7 +22,7 @@ const maxDepth = 16
 func parseDocument(data []byte) (*node, error) {
 	for i, line := range bytes.Split(data, []byte("\n")) {
 		if !utf8.Valid(line) || bytes.ContainsFunc(bytes.TrimSuffix(line, []byte("\r")), isControl) {
-			return nil, fmt.Errorf("line %d: it has characters that are no text", i+1)
+			return nil, fmt.Errorf("line %d: it has characters that are not text", i+1)
 		}
 	}
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {

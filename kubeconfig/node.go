@@ -43,7 +43,7 @@ func (n *node) add(key string, value *node) error {
 	return nil
 }
 
-// get returns nil if the node is no mapping, or lacks the key.
+// get returns nil if the node is not a mapping, or lacks the key.
 func (n *node) get(key string) *node {
 	for i, k := range n.keys {
 		if k == key {

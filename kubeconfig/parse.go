@@ -53,7 +53,7 @@ func Parse(data []byte) (Config, error) {
 // https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/.
 func (n *node) config() (c Config, err error) {
 	if n.kind != mappingNode {
-		return c, errors.New("it is no mapping with the keys of a kubeconfig")
+		return c, errors.New("it is not a mapping with the keys of a kubeconfig")
 	}
 	var kind, version, name, cluster, user string
 	if err := n.texts(field{"kind", &kind}, field{"apiVersion", &version}); err != nil {
@@ -139,7 +139,7 @@ func (n *node) material(key string) (m Material, err error) {
 func parseServer(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
-		return nil, errors.New("the cluster's server is no URL such as https://10.96.0.1:443")
+		return nil, errors.New("the cluster's server is not a URL such as https://10.96.0.1:443")
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("the cluster's server is a URL with more than scheme, host, port and path")
@@ -153,7 +153,7 @@ func parseProxy(text string) (*url.URL, error) {
 	case err == nil && strings.HasPrefix(u.Scheme, "socks"):
 		return nil, errors.New("the cluster's proxy-url is of SOCKS, which is not supported: name a proxy of HTTP")
 	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
-		return nil, errors.New("the cluster's proxy-url is no URL with http or https")
+		return nil, errors.New("the cluster's proxy-url is not a URL with http or https")
 	}
 	return u, nil
 }

@@ -60,7 +60,7 @@ func bareHost(host string) (string, error) {
 		return host, nil
 	}
 	if !isDNSName(host) {
-		return "", fmt.Errorf("%w: the host %q is no IP address and no DNS name: write it without protocol, port and path", ErrServer, host)
+		return "", fmt.Errorf("%w: the host %q is neither an IP address nor a DNS name: write it without protocol, port and path", ErrServer, host)
 	}
 	return host, nil
 }

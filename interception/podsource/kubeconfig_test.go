@@ -31,10 +31,10 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 	for _, test := range []struct {
 		name, from, to, want string
 	}{
-		{"no server", "    server: https://10.96.0.1:443\n", "", "the cluster's server is no URL"},
-		{"server without scheme", "https://10", "10", "the cluster's server is no URL"},
+		{"no server", "    server: https://10.96.0.1:443\n", "", "the cluster's server is not a URL"},
+		{"server without scheme", "https://10", "10", "the cluster's server is not a URL"},
 		{"server with a password", "https://", "https://a:b@", "the cluster's server is a URL with more than"},
-		{"strange proxy", "    server", "    proxy-url: ftp://proxy\n    server", "the cluster's proxy-url is no URL with"},
+		{"strange proxy", "    server", "    proxy-url: ftp://proxy\n    server", "the cluster's proxy-url is not a URL with"},
 		{"proxy of SOCKS", "    server", "    proxy-url: socks5://proxy\n    server", "the cluster's proxy-url is of SOCKS, which is not supported: name"},
 		{"authority and no verification", "    server", "    certificate-authority-data: eA==\n    server", "remove one"},
 		{"authority not base64", "    insecure-skip-tls-verify: true", "    certificate-authority-data: '*'", "certificate-authority-data is not base64"},
