@@ -128,7 +128,7 @@ func (k keys) note(s *scanner, key, value span, names ...string) error {
 		return nil
 	}
 	if _, twice := k[name]; twice {
-		return s.failAt(key.from, "the key %q stands twice: remove one", name)
+		return s.failAt(key.from, "the key %q appears twice: remove one", name)
 	}
 	k[name] = member{key, value}
 	return nil

@@ -244,7 +244,7 @@ func TestInsertRefusesEntries(t *testing.T) {
 		{"no type", "m", `{"name":"m"}`, `has no "type"`},
 		{"empty type", "", `{"type":""}`, "is empty"},
 		{"another type", "m", `{"type":"n"}`, `"n" and Type is "m"`},
-		{"two types", "m", `{"type":"m","type":"m"}`, "stands twice"},
+		{"two types", "m", `{"type":"m","type":"m"}`, "appears twice"},
 		{"too large", "m", `{"type":"m","x":"` + strings.Repeat("x", conflist.MaxSize) + `"}`, "larger than"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -83,7 +83,7 @@ func countDropins(dir fs.FS, network string) (n int, reason, err error) {
 	case err != nil:
 		return 0, nil, err
 	case !info.IsDir():
-		return 0, fmt.Errorf("%s is in the place of the network's drop-in directory and is none", network), nil
+		return 0, fmt.Errorf("%s has the name of the network's drop-in directory, but is not a directory", network), nil
 	}
 	files, err := fs.ReadDir(dir, network)
 	if err != nil {
@@ -130,7 +130,7 @@ func read(dir fs.FS, name string) (doc []byte, reason, err error) {
 	defer f.Close() //nolint:errcheck // nothing was written
 	doc, err = io.ReadAll(io.LimitReader(f, MaxSize+1))
 	if err == nil && len(doc) > MaxSize {
-		err = fmt.Errorf("larger than %d bytes: this is no network configuration, move it away", MaxSize)
+		err = fmt.Errorf("larger than %d bytes: this is not a network configuration, move it away", MaxSize)
 	}
 	return doc, nil, err
 }
@@ -140,7 +140,7 @@ func read(dir fs.FS, name string) (doc []byte, reason, err error) {
 func checkNoLink(dir fs.FS, name string) error {
 	info, err := fs.Lstat(dir, name)
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return errors.New("it is a symbolic link, and its target is not to be seen from here: replace it by the file itself")
+		return errors.New("it is a symbolic link whose target is not visible from here: replace the link by the file")
 	}
 	return nil
 }

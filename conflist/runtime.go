@@ -85,13 +85,13 @@ func checkVersions(raw map[string]any) (version string, err error) {
 	for _, v := range list {
 		s, isString := v.(string)
 		if !isString || !isVersion(s) {
-			return "", fmt.Errorf(`its "cniVersions" has %v, which is no version`, v)
+			return "", fmt.Errorf(`its "cniVersions" has %v, which is not a version`, v)
 		}
 		others = append(others, s)
 	}
 	// libcni validates cniVersion only after it has compared it with the others.
 	if !isVersion(own) {
-		return "", fmt.Errorf(`its "cniVersion" is %q, which is no version`, own)
+		return "", fmt.Errorf(`its "cniVersion" is %q, which is not a version`, own)
 	}
 	return newest(own, others), nil
 }

@@ -242,7 +242,7 @@ func (s *scanner) literal() error {
 // whole steps over a document that is a single object, and calls visit for its members.
 func (s *scanner) whole(visit func(key, value span) error) (span, error) {
 	if len(s.doc) > MaxSize {
-		return span{}, s.failAt(MaxSize, "larger than %d bytes: this is no network configuration", MaxSize)
+		return span{}, s.failAt(MaxSize, "larger than %d bytes: this is not a network configuration", MaxSize)
 	}
 	if bytes.HasPrefix(s.doc, []byte("\ufeff")) {
 		return span{}, s.fail("the document starts with a byte order mark, which no runtime accepts: save it without")

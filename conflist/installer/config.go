@@ -150,7 +150,7 @@ func (c *config) needed() error {
 		err = c.present(c.in(filepath.Dir(kubeconfig)), filepath.Base(kubeconfig), 0o400, false)
 	}
 	if err != nil {
-		return fmt.Errorf("%w for what the plugin needs, before pods are made with it: %w", ErrWaiting, err)
+		return fmt.Errorf("%w for what the plugin needs before the runtime calls it: %w", ErrWaiting, err)
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (c *config) present(in filesystem.Directory, name string, mode fs.FileMode,
 	case links && info.Mode()&fs.ModeSymlink != 0:
 		return nil
 	case !info.Mode().IsRegular() || info.Mode()&mode == 0:
-		return fmt.Errorf("%s is not that, with mode %s: remove it", in.In(name), info.Mode())
+		return fmt.Errorf("%s, with mode %s, can't serve the plugin: remove it", in.In(name), info.Mode())
 	}
 	return nil
 }

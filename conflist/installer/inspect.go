@@ -128,7 +128,7 @@ func (i *Installer) inspectBinaries(ctx context.Context) []Finding {
 	for _, binary := range sources {
 		finding := Finding{Part: b.Name(), Path: i.binDir().In(binary.name)}
 		same, err := i.binDir().SameAs(i.in(i.options.SourceDir), binary.source, binary.name)
-		findings = append(findings, finding.compared(same || i.options.KeepBinaries, err, "it is not the one in "+i.options.SourceDir))
+		findings = append(findings, finding.compared(same || i.options.KeepBinaries, err, "it differs from the one in "+i.options.SourceDir))
 	}
 	return findings
 }
@@ -145,7 +145,7 @@ func (i *Installer) inspectKubeconfig() []Finding {
 	}
 	have, err := i.in(filepath.Dir(finding.Path)).Read(filepath.Base(finding.Path), maxCredential)
 	same := bytes.Equal(have, file.YAML())
-	return []Finding{finding.compared(same, err, "its server, certificate or token is not that of now")}
+	return []Finding{finding.compared(same, err, "its server, certificate or token is out of date")}
 }
 
 func (i *Installer) inspectConfig(ctx context.Context) Finding {
@@ -179,13 +179,13 @@ func (i *Installer) inspectConfig(ctx context.Context) Finding {
 
 func reason(change *reconciler.Change) string {
 	if change == nil {
-		return "it is not what the settings say"
+		return "it differs from what the settings ask for"
 	}
 	switch change.Cause {
 	case reconciler.Fresh:
 		return "the plugin isn't in it"
 	case reconciler.Updated:
-		return "the plugin's entry is of other settings, or of another version"
+		return "the plugin's entry was made from other settings, or by another version"
 	case reconciler.Propagated:
 		return "what it was copied from has changed"
 	case reconciler.Overwritten, reconciler.Tampered, reconciler.Removed, reconciler.RenamedAway, reconciler.Preempted:

@@ -83,7 +83,7 @@ const (
 func (i *Installer) catchUp(directories ...filesystem.Directory) {
 	for _, d := range directories {
 		if err := d.Sync(); err != nil && !isMissing(err) {
-			i.options.tell(Warning, "can't make sure that what an earlier process did is on the disk", "error", err)
+			i.options.tell(Warning, "can't make sure that an earlier process's changes are on the disk", "error", err)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // ErrSuperseded is in the error of a part if a newer daemon on this node has taken over. The part
 // writes nothing until that daemon leaves, because two versions would overwrite each other's files
 // for as long as both run.
-var ErrSuperseded = errors.New("a newer daemon keeps this node")
+var ErrSuperseded = errors.New("a newer daemon is in charge of this node")
 
 // session identifies the daemon that keeps the node. It is part of the claim.
 type session struct {
@@ -54,14 +54,14 @@ func (c *claims) number(found *claim) error {
 		c.follow(stored)
 	default:
 		if !c.superseded {
-			c.options.tell(Warning, "a newer daemon keeps this node now; this one writes nothing more until that one leaves",
+			c.options.tell(Warning, "a newer daemon is in charge of this node now; this one writes nothing until that one has left",
 				"version", found.Version, "session", stored.Number)
 		}
 		c.superseded = true
-		return fmt.Errorf("%w (version %q): this one writes nothing until that one leaves", ErrSuperseded, found.Version)
+		return fmt.Errorf("%w (version %q): this one writes nothing until that one has left", ErrSuperseded, found.Version)
 	}
 	if c.superseded {
-		c.options.tell(News, "the newer daemon has left; this one keeps the node again", "session", c.own.Number)
+		c.options.tell(News, "the newer daemon has left; this one is in charge of the node again", "session", c.own.Number)
 	}
 	c.superseded = false
 	return nil

@@ -77,7 +77,7 @@ type removal struct {
 func (r *removal) run(ctx context.Context) error {
 	if !r.configurations() {
 		for _, name := range []string{"marker", "kubeconfig", "binaries", "claim"} {
-			r.tell(Step{name, NotTried, "pods are still made with the plugin, and go on being captured"})
+			r.tell(Step{name, NotTried, "the runtime still calls the plugin, and pods are still captured"})
 		}
 		return r.problems.ErrorOrNil()
 	}
@@ -88,9 +88,9 @@ func (r *removal) run(ctx context.Context) error {
 	kept := r.binaries()
 	switch {
 	case r.problems.ErrorOrNil() != nil && !r.how.Purge:
-		r.tell(Step{"claim", Kept, "for another uninstall, which goes on from here"})
+		r.tell(Step{"claim", Kept, "for the next uninstall, which continues here"})
 	case len(kept) > 0:
-		r.step("claim", "has what is left", r.leave(kept))
+		r.step("claim", "lists what is left", r.leave(kept))
 	default:
 		r.step("claim", "", r.claims.remove(r.observer))
 	}
@@ -121,7 +121,7 @@ func (r *removal) configurations() (freed bool) {
 	err := r.removeEntries(r.beside)
 	loaded, broken, lookErr := r.named()
 	if err == nil && len(loaded) > 0 {
-		err = fmt.Errorf("the plugin is in %s again: find out who writes there, and uninstall again", strings.Join(loaded, ", "))
+		err = fmt.Errorf("the plugin is in %s again: find out which program writes there, and uninstall again", strings.Join(loaded, ", "))
 	}
 	r.broken = broken
 	r.step("configuration", "", errors.Join(err, lookErr))
@@ -251,10 +251,10 @@ func (i *Installer) needed(current claim) (binaries []string, reason string, err
 	uses, err := cachedUses(i.options.CacheDir, i.options.plugin())
 	switch {
 	case isMissing(err):
-		return binaries, "without libcni's cache there is no telling whether running pods need them; mount the node's /var/lib/cni at " +
+		return binaries, "without libcni's cache it is unknown whether running pods need them; mount the node's /var/lib/cni at " +
 			i.options.CacheDir + " and uninstall again, or purge when the pods are gone", nil
 	case uses > 0:
-		return binaries, fmt.Sprintf("%d running pods need them to be removed; uninstall again when those are gone", uses), nil
+		return binaries, fmt.Sprintf("%d running pods need them for their removal; uninstall again when those pods are gone", uses), nil
 	}
 	return binaries, "", err
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // errMoved means that the directory has changed since the plan was made and must be read again.
-var errMoved = errors.New("somebody else is writing to the directory")
+var errMoved = errors.New("another program is writing to the directory")
 
 // apply takes a plan's steps in order up to the first that fails, and counts those completed.
 func (r *Reconciler) apply(plan *Plan) error {
@@ -49,7 +49,7 @@ func (r *Reconciler) do(s step) error {
 	case opWrite:
 		return r.write(s)
 	}
-	return fmt.Errorf("%q is no step", s.op)
+	return fmt.Errorf("%q is not a step", s.op)
 }
 
 // directory opens the directory of CNI configurations, or one below it. If another program replaces
@@ -76,7 +76,7 @@ func (r *Reconciler) in(file string) (filesystem.Directory, error) {
 			return r.directory(above), nil
 		}
 	}
-	return filesystem.Directory{}, fmt.Errorf("%s is no directory any more: %w", above, errors.Join(filesystem.ErrChanged, err))
+	return filesystem.Directory{}, fmt.Errorf("%s is not a directory any more: %w", above, errors.Join(filesystem.ErrChanged, err))
 }
 
 func (r *Reconciler) write(s step) error {
@@ -86,7 +86,7 @@ func (r *Reconciler) write(s step) error {
 	}
 	if s.link != "" {
 		if route, err := r.directory(".").Follow(s.link, r.o.NodeDirectory); err != nil || route.Target != s.file {
-			return fmt.Errorf("%s leads elsewhere: %w", s.link, errors.Join(filesystem.ErrChanged, err))
+			return fmt.Errorf("%s now leads elsewhere: %w", s.link, errors.Join(filesystem.ErrChanged, err))
 		}
 	}
 	name, like := path.Base(s.file), ""

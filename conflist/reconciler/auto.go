@@ -27,7 +27,7 @@ func (d *decision) choose() {
 	against := map[Mode]string{DropIn: d.againstDropIn(), Owned: d.againstOwned()}
 	for _, p := range d.claim.places {
 		if mode := p.Mode.orSplice(); against[mode] == "" && mode != Standalone {
-			d.plan.Mode, d.plan.Reason = mode, "it was chosen before, and nothing speaks against it"
+			d.plan.Mode, d.plan.Reason = mode, "it was chosen before, and still fits"
 			return
 		}
 	}
@@ -35,7 +35,7 @@ func (d *decision) choose() {
 	case against[DropIn] == "":
 		d.plan.Mode, d.plan.Reason = DropIn, d.want.Runtime+" reads the directory that is named after the network"
 	case against[Owned] == "":
-		d.plan.Mode, d.plan.Reason = Owned, fmt.Sprintf("%s sorts first, and nobody else will write it; no drop-in, because %s",
+		d.plan.Mode, d.plan.Reason = Owned, fmt.Sprintf("%s sorts first, and no other program will write it; no drop-in, because %s",
 			d.want.ownFile(Owned), against[DropIn])
 	default:
 		d.plan.Mode, d.plan.Reason = Splice, fmt.Sprintf("no drop-in, because %s; no list of our own, because %s", against[DropIn], against[Owned])

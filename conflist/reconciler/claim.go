@@ -97,7 +97,7 @@ func (c Claim) validate() error {
 		}
 		for name, depth := range depths {
 			if !fs.ValidPath(name) || name == "." || strings.Count(name, "/") != depth || strings.ContainsAny(name, "\\\x00") {
-				return fmt.Errorf("the claim names %q, which is not a bare file name: find out who wrote it, and remove it", name)
+				return fmt.Errorf("the claim names %q, which is not a bare file name: find out which program wrote it, and remove it", name)
 			}
 		}
 	}

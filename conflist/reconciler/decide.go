@@ -94,7 +94,7 @@ func (d *decision) target(consider func(name string) bool) (string, error) {
 	}
 	name, err := d.dir.primary(consider)
 	if halfWritten := d.halfWritten(name, consider); halfWritten != "" {
-		return "", waiting("for whoever is writing %s", halfWritten)
+		return "", waiting("for another program to finish writing %s", halfWritten)
 	}
 	switch {
 	case errors.Is(err, conflist.ErrNoPrimary):
@@ -172,7 +172,7 @@ func (d *decision) document(name string) ([]byte, error) {
 	case f.Err != nil:
 		return nil, refused("%s: %w", name, f.Err)
 	case d.dir.content(name) == nil:
-		return nil, refused("%s is no regular file: replace it by one", name)
+		return nil, refused("%s is not a regular file: replace it by one", name)
 	}
 	return f.Data, nil
 }
@@ -208,9 +208,9 @@ func (d *decision) chainable(name string) ([]byte, error) {
 	}
 	switch first := d.firstDropIn(network); {
 	case err != nil || first == "":
-		return nil, waiting("for the network's own plugins: %s has none, and ours alone makes no network", name)
+		return nil, waiting("for the network's own plugins: %s has none, and our plugin alone makes no network", name)
 	case d.plan.Mode != DropIn:
-		return nil, refused("the plugins of %s are all in the directory %s, and run behind the list's: choose mode dropin", name, network.Name)
+		return nil, refused("the plugins of %s are all in the directory %s, and run after the list's: choose mode dropin", name, network.Name)
 	case first > d.want.ownFile(DropIn):
 		return nil, refused("%s would run before %s/%s, which makes the interface: have the other one sort first",
 			d.want.ownFile(DropIn), network.Name, first)
@@ -246,7 +246,7 @@ func (d *decision) mayBeOurs(name string) error {
 		return err
 	}
 	if _, recorded := d.claim.place(name); !recorded && !(&f).hasEntry(d.want.Plugin.Type) {
-		return refused("%s is there and somebody else's: remove it, or have our file called otherwise", name)
+		return refused("%s belongs to another program: remove it, or choose another name for our file", name)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func (d *decision) dropIn() error {
 		return refused("no drop-in for %s: %s; choose another mode", name, reason)
 	}
 	if known, reads := readsDropIns(d.want.Runtime); known && !reads {
-		return refused("no drop-in: %s has a libcni older than 1.3, which ignores it, and pods would pass the mesh by; choose another mode",
+		return refused("no drop-in: %s has a libcni older than 1.3, which ignores it, and pods would bypass the mesh; choose another mode",
 			d.want.Runtime)
 	} else if !known {
 		d.plan.Notes = append(d.plan.Notes, "it isn't known whether the runtime has libcni 1.3, which drop-ins need: "+
@@ -37,7 +37,7 @@ func (d *decision) dropIn() error {
 		place.MadeDirectory = true
 		before = []step{{op: opMakeDirectory, file: network.Name}}
 	case !f.Mode.IsDir():
-		return refused("%s is in the place of the network's directory and is none: remove it", network.Name)
+		return refused("%s has the name of the network's directory, but is not a directory: remove it", network.Name)
 	}
 	if err := d.mayBeOurs(file); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (d *decision) dropInNetwork(name string, doc []byte) (network conflist.Netw
 	case network.OnlyInlined:
 		return network, "it has loadOnlyInlinedPlugins"
 	case !network.DropIns():
-		return network, "its name is none that a directory can have"
+		return network, "its name cannot be a directory's"
 	}
 	return network, ""
 }

@@ -101,7 +101,7 @@ func TestAFileOfSomebodyElseInOurPlace(t *testing.T) {
 		n := newNode(t, mode)
 		shape{files: []string{"10-calico.conflist", calicoList, "k8s-pod-network/", "", file, `{"name":"x","type":"tuning"}`}}.lay(t, n.directory)
 		before := dump(t, n.directory)
-		if plan, err := n.reconciler().Install(t.Context()); !errors.Is(err, reconciler.ErrRefused) || !strings.Contains(err.Error(), "somebody else's") {
+		if plan, err := n.reconciler().Install(t.Context()); !errors.Is(err, reconciler.ErrRefused) || !strings.Contains(err.Error(), "belongs to another program") {
 			t.Errorf("%s: %v\n%v", mode, err, plan)
 		}
 		n.want(string(mode), before)

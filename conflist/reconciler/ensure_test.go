@@ -126,7 +126,7 @@ func TestWaitsForAFileThatIsBeingWritten(t *testing.T) {
 	n.options.Now = nil
 	n.write("20-other.conflist", calicoList, 0o640)
 	n.write("10-calico.conflist", calicoList[:100], 0o640)
-	if plan := n.waits(); !strings.Contains(plan.Err.Error(), "whoever is writing 10-calico.conflist") {
+	if plan := n.waits(); !strings.Contains(plan.Err.Error(), "another program to finish writing 10-calico.conflist") {
 		t.Errorf("waiting: %v", plan.Err)
 	}
 	n.write("10-calico.conflist", calicoList, 0o640)

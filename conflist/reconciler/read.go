@@ -117,7 +117,7 @@ func (r reading) readNetwork(network string) error {
 	}
 	r.Snapshot[network] = File{Mode: info.Mode(), Time: info.ModTime()}
 	if !info.IsDir() {
-		r.Snapshot[network] = File{Mode: info.Mode(), Err: errors.New("it is in the place of the network's directory, and is none")}
+		r.Snapshot[network] = File{Mode: info.Mode(), Err: errors.New("it has the name of the network's directory, but is not a directory")}
 		return nil
 	}
 	entries, err := fs.ReadDir(r.root.FS(), network)
@@ -162,7 +162,7 @@ func (r reading) readLink(name string, link File) File {
 	link.Through = route.Through
 	switch {
 	case errors.Is(err, filesystem.ErrOutside):
-		link.Err = fmt.Errorf("it is a symbolic link, and %w: put the file itself into the directory, or have the link lead to one there", err)
+		link.Err = fmt.Errorf("it is a symbolic link, and %w: put the file itself into the directory, or make the link lead to one there", err)
 		return link
 	case err != nil:
 		link.Err = fmt.Errorf("it is a symbolic link, and cannot be followed: %w", err)
@@ -175,7 +175,7 @@ func (r reading) readLink(name string, link File) File {
 	case target.Err != nil:
 		link.Err = fmt.Errorf("it is a symbolic link to %s: %w", route.Target, target.Err)
 	case !target.Mode.IsRegular():
-		link.Err = fmt.Errorf("%w that is a configuration: %s is no regular file", filesystem.ErrNowhere, route.Target)
+		link.Err = fmt.Errorf("%w that is a configuration: %s is not a regular file", filesystem.ErrNowhere, route.Target)
 	default:
 		link.Target, link.Data, link.Time, link.Foreign = route.Target, target.Data, target.Time, target.Foreign
 	}
@@ -204,7 +204,7 @@ func readFile(root *os.Root, name string) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(file, conflist.MaxSize+1))
 	if err == nil && len(data) > conflist.MaxSize {
-		return nil, fmt.Errorf("larger than %d bytes: this is no network configuration, move it away", conflist.MaxSize)
+		return nil, fmt.Errorf("larger than %d bytes: this is not a network configuration, move it away", conflist.MaxSize)
 	}
 	return data, err
 }

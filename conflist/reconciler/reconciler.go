@@ -42,10 +42,10 @@ type Reconciler struct {
 func (o Options) validate() error {
 	var errs []error
 	if !filepath.IsAbs(o.Directory) {
-		errs = append(errs, fmt.Errorf("%w: the directory %q is not given by an absolute path", ErrInvalid, o.Directory))
+		errs = append(errs, fmt.Errorf("%w: the directory %q is not an absolute path", ErrInvalid, o.Directory))
 	}
 	if o.Claims == nil {
-		errs = append(errs, fmt.Errorf("%w: nothing keeps the claim: give Claims", ErrInvalid))
+		errs = append(errs, fmt.Errorf("%w: the claim has no place: set Claims", ErrInvalid))
 	}
 	return errors.Join(errs...)
 }
@@ -142,7 +142,7 @@ func (r *Reconciler) repeat(ctx context.Context, pass func(context.Context) (Pla
 			return plan, err
 		}
 	}
-	return plan, fmt.Errorf("looked %d times, and each time there was something to do again: find out who else writes there: %w", mostPasses, err)
+	return plan, fmt.Errorf("looked %d times, and had to change something each time: find out which other program writes there: %w", mostPasses, err)
 }
 
 func (r *Reconciler) carryOut(decide func(Snapshot, Claim, Want, time.Time) Plan) (Plan, error) {

@@ -121,7 +121,7 @@ func (d *decision) inPlaceOf(single, list string, out []byte) ([]byte, error) {
 		return nil, err
 	}
 	if old, _ := d.claim.place(list); d.dir.isLink(list) || old.Lifted == nil && !bytes.Equal(existing.Data, out) {
-		return nil, refused("%s is a single configuration and would become %s, which exists and is somebody else's: remove the one that isn't in use",
+		return nil, refused("%s is a single configuration and would become %s, which exists and belongs to another program: remove the one that isn't in use",
 			single, list)
 	}
 	return existing.Data, nil
@@ -169,7 +169,7 @@ func (d *decision) undoSplice(p placement) error {
 		d.rewrite(step{file: p.File, data: edit.Out, expect: doc, why: "without the plugin"})
 	}
 	if p.Lifted != nil {
-		d.plan.Notes = append(d.plan.Notes, p.File+" was made of "+p.Lifted.Name+" and stays, because somebody has changed it since")
+		d.plan.Notes = append(d.plan.Notes, p.File+" was made of "+p.Lifted.Name+" and stays, because another program has changed it since")
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func (d *decision) undo(p placement) {
 		if f.hasEntry(d.want.Plugin.Type) || f.unloadable(p) {
 			d.step(step{op: opRemove, file: p.File, expect: f.Data, why: "it is our own"})
 		} else if f != nil {
-			d.plan.Notes = append(d.plan.Notes, p.File+" was our own and stays: somebody has taken the plugin out of it")
+			d.plan.Notes = append(d.plan.Notes, p.File+" was our own and stays: another program has taken the plugin out of it")
 		}
 		d.dropBackup(p.File)
 		d.leaveDirectory(p)

@@ -49,7 +49,7 @@ func (w Want) Validate() error {
 	_, err := conflist.Insert([]byte(`{"name":"n","plugins":[]}`), w.Plugin)
 	problems := []error{err}
 	if w.Plugin.Type != path.Base(w.Plugin.Type) || strings.ContainsAny(w.Plugin.Type, "/\\\x00") {
-		problems = append(problems, fmt.Errorf("the type %q is no file name", w.Plugin.Type))
+		problems = append(problems, fmt.Errorf("the type %q is not a file name", w.Plugin.Type))
 	}
 	_, err = ParseMode(string(w.Mode))
 	problems = append(problems, err)
@@ -174,7 +174,7 @@ func ParseMode(text string) (Mode, error) {
 	case "", Splice, Owned, DropIn, Standalone, Auto:
 		return m, nil
 	}
-	return "", fmt.Errorf("%q is no mode: write splice, owned, dropin, standalone or auto", text)
+	return "", fmt.Errorf("%q is not a mode: write splice, owned, dropin, standalone or auto", text)
 }
 
 // orSplice returns Splice for the empty mode.

@@ -158,7 +158,7 @@ func TestDeletionIsLeftToAnotherRevision(t *testing.T) {
 	server.say(404, noDaemonSet)
 	n.env["POD_NAMESPACE"], n.env["POD_NAME"], n.env["UNINSTALL_ON_DELETION"] = "canary", "istio-cni-node-canary-bcdfg", "false"
 	canary := n.startReady()
-	old.waitAnswer(http.StatusServiceUnavailable, "a newer daemon keeps this node")
+	old.waitAnswer(http.StatusServiceUnavailable, "a newer daemon is in charge of this node")
 	old.end()
 	canary.waitReady()
 	n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni-kubeconfig")

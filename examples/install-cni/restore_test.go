@@ -304,7 +304,7 @@ func TestANewerDaemonTakesOver(t *testing.T) {
 	update.write(update.sourceDir, "istio-cni", "the newer plugin", 0o755)
 	update.env["CNI_BIN_SOURCE_DIR"] = update.sourceDir
 	newer := update.startReady()
-	old.waitAnswer(http.StatusServiceUnavailable, "config: a newer daemon keeps this node")
+	old.waitAnswer(http.StatusServiceUnavailable, "config: a newer daemon is in charge of this node")
 	n.write(n.binDir, "istio-cni", "somebody else's", 0o755)
 	n.until("the newer plugin is back", n.binDir, func() bool { return n.files(n.binDir)["istio-cni"] == "-rwxr-xr-x the newer plugin" })
 	newer.waitReady()

@@ -74,7 +74,7 @@ func TestPluginsAreAnsweredAfterANewerDaemonWasKilled(t *testing.T) {
 	}
 	address := regexp.MustCompile(`health=(\S+)`).FindStringSubmatch(oldLog.String())[1]
 	status, body := get(t, "http://"+address+"/readyz")
-	if status != http.StatusServiceUnavailable || !strings.Contains(body, "a newer daemon keeps this node") {
+	if status != http.StatusServiceUnavailable || !strings.Contains(body, "a newer daemon is in charge of this node") {
 		t.Errorf("/readyz = %d %q", status, body)
 	}
 	if !oldLog.Await(patience, n.answers) {
