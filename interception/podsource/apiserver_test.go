@@ -328,7 +328,7 @@ func TestFailuresBeforeAnAnswer(t *testing.T) {
 			},
 		},
 		{
-			"kubeconfig not understood", `kubeconfig: line 1: it is no "key: value"; the node agent writes it: let it`, podsource.ErrKubeconfig,
+			"kubeconfig not understood", `kubeconfig: line 1: it is not "key: value"; the node agent writes it: let it`, podsource.ErrKubeconfig,
 			func(s *podsource.APIServer, _ string, _ *httptest.Server) { rewrite(s.Kubeconfig, token) },
 		},
 	} {

@@ -71,7 +71,7 @@ func TestListenAgentRefuses(t *testing.T) {
 		prepare func(dir string) (use string, err error)
 		want    string
 	}{
-		"no directory": {
+		"not a directory": {
 			func(dir string) (string, error) { return filepath.Join(dir, "none"), nil }, "no such file or directory",
 		},
 		"a file for the directory": {
@@ -79,7 +79,7 @@ func TestListenAgentRefuses(t *testing.T) {
 				path := filepath.Join(dir, "file")
 				return path, os.WriteFile(path, nil, 0o600)
 			},
-			"is no directory",
+			"is not a directory",
 		},
 		"a directory for everybody": {
 			func(dir string) (string, error) { return dir, os.Chmod(dir, 0o777|fs.ModeSticky) }, "others may write to it: take that from them (chmod go-w)",
@@ -88,13 +88,13 @@ func TestListenAgentRefuses(t *testing.T) {
 			func(dir string) (string, error) {
 				return dir, os.Symlink("elsewhere", filepath.Join(dir, podsource.AgentSocket))
 			},
-			"there is something else than a socket (Lrwxrwxrwx): remove it",
+			"there is something other than a socket (Lrwxrwxrwx): remove it",
 		},
 		"a file": {
 			func(dir string) (string, error) {
 				return dir, os.WriteFile(filepath.Join(dir, podsource.AgentSocket), []byte("precious"), 0o600)
 			},
-			"there is something else than a socket (-rw-------): remove it",
+			"there is something other than a socket (-rw-------): remove it",
 		},
 		"a long path": {
 			func(dir string) (string, error) {

@@ -20,7 +20,7 @@ import (
 func ParseLogLine(line []byte) (LogEntry, error) {
 	var fields map[string]any
 	if err := json.Unmarshal(line, &fields); err != nil {
-		return LogEntry{}, fmt.Errorf("a log line is no object of JSON: %s", protocol.Quoted(err.Error()))
+		return LogEntry{}, fmt.Errorf("a log line is not an object of JSON: %s", protocol.Quoted(err.Error()))
 	}
 	entry := LogEntry{Attributes: map[string]string{}}
 	for key, value := range fields {

@@ -32,8 +32,8 @@ func TestParseLogLine(t *testing.T) {
 		t.Error(diff)
 	}
 	for text, want := range map[string]string{
-		`{"msg":"cut sho`:            "no object of JSON",
-		`[]`:                         "no object of JSON",
+		`{"msg":"cut sho`:            "not an object of JSON",
+		`[]`:                         "not an object of JSON",
 		`{"level":"loud","msg":"m"}`: "level",
 		`{"time":"never","msg":"m"}`: `time that is none: "never"`,
 		`{"time":3}`:                 "time",

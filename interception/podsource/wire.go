@@ -53,7 +53,7 @@ func (w *wire) ask(request *http.Request, text []byte) (*http.Response, error) {
 		case response.ProtoMajor != 1:
 			return nil, errors.New("the answer is not of HTTP/1")
 		case response.StatusCode < http.StatusContinue:
-			return nil, fmt.Errorf("the answer has status %d, which is none of HTTP", response.StatusCode)
+			return nil, fmt.Errorf("the answer has status %d, which is not one of HTTP", response.StatusCode)
 		case response.StatusCode >= http.StatusOK || response.StatusCode == http.StatusSwitchingProtocols:
 			w.bound.N = math.MaxInt64 // what follows is bounded by whoever reads the body
 			return response, nil

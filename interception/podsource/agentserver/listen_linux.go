@@ -58,7 +58,7 @@ func listenOn(ctx context.Context, runDir, path string) (_ net.Listener, err err
 	case err != nil:
 		return nil, err
 	case info.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("there is something else than a socket (%s): remove it", info.Mode())
+		return nil, fmt.Errorf("there is something other than a socket (%s): remove it", info.Mode())
 	}
 	// The name is as long as the final one, and nobody can guess it to be there first.
 	name := filepath.Join(runDir, fmt.Sprintf(".%09d", rand.N(1_000_000_000)))
@@ -97,7 +97,7 @@ func checkRunDir(path string) error {
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !info.IsDir():
-		return fmt.Errorf("%s is no directory", path)
+		return fmt.Errorf("%s is not a directory", path)
 	case info.Mode().Perm()&0o022 != 0:
 		return fmt.Errorf("%s has mode %s, and others may write to it: take that from them (chmod go-w)", path, info.Mode())
 	case !ok || (owner.Uid != 0 && int64(owner.Uid) != int64(os.Geteuid())):
