@@ -58,5 +58,5 @@ func ExampleParsePortSet() {
 	fmt.Println(err)
 	// Output:
 	// 80,8000-8999 true <nil>
-	// "http" is no port and no range of ports: write decimal numbers from 0 to 65535, such as 80,8000-8999
+	// "http" is neither a port nor a range of ports: write decimal numbers from 0 to 65535, such as 80,8000-8999
 }

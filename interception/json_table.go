@@ -165,7 +165,7 @@ func (w wireAction) decode() (Action, error) {
 	}[w.Do]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("%q is no action", w.Do)
+		return nil, fmt.Errorf("%q is not an action", w.Do)
 	case encodeAction(action) != w:
 		return nil, fmt.Errorf("action %s has parameters that it does not take: %+v", w.Do, w)
 	default:

@@ -183,7 +183,7 @@ func ParsePortSet(list string) (PortSet, error) {
 	return ParseRangeSet(list, func(element string) (Range[Port], error) {
 		ports, err := parseRange[Port](element)
 		if err != nil {
-			err = fmt.Errorf("%q is no port and no range of ports: write decimal numbers from 0 to 65535, such as 80,8000-8999", element)
+			err = fmt.Errorf("%q is neither a port nor a range of ports: write decimal numbers from 0 to 65535, such as 80,8000-8999", element)
 		}
 		return ports, err
 	})

@@ -86,7 +86,7 @@ func (p Policy) obstacle(mode Mode, pod Pod, f Finding, rule Rule) string {
 	case ModeRepair:
 		return againstRepair(pod, f)
 	default:
-		return fmt.Sprintf("%q is no mode: name %s", mode, listed(modes()))
+		return fmt.Sprintf("%q is not a mode: name %s", mode, listed(modes()))
 	}
 }
 

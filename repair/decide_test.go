@@ -97,8 +97,8 @@ func TestObstacles(t *testing.T) {
 		"static":                {lose, all(failed(), owned("Node")), repair.ModeReport, "it is a static pod, which its node keeps: restart it there"},
 		"taken away already":    {do(repair.ModeDelete), all(failed(), condition("DisruptionTarget", "True", "PreemptionByScheduler")), repair.ModeReport, "it is being taken away already: PreemptionByScheduler"},
 		"no resourceVersion":    {do(repair.ModeLabel), all(failed(), edit(func(p *repair.Pod) { p.ResourceVersion = "" })), repair.ModeReport, "the pod's UID or resourceVersion isn't known, so that another could be hit"},
-		"no such mode":          {do("restart"), failed(), repair.ModeReport, `"restart" is no mode: name nothing, report, label, delete, evict, repair`},
-		"the zero mode":         {do(""), failed(), repair.ModeReport, `"" is no mode: name nothing, report, label, delete, evict, repair`},
+		"no such mode":          {do("restart"), failed(), repair.ModeReport, `"restart" is not a mode: name nothing, report, label, delete, evict, repair`},
+		"the zero mode":         {do(""), failed(), repair.ModeReport, `"" is not a mode: name nothing, report, label, delete, evict, repair`},
 		"nothing comes first":   {do(repair.ModeNothing, repair.ModeDelete), failed(), repair.ModeNothing, ""},
 		"nothing is in the way": {do(repair.ModeEvict, repair.ModeDelete), failed(), repair.ModeEvict, ""},
 	} {
@@ -215,7 +215,7 @@ func TestPolicyValidate(t *testing.T) {
 	if !errors.Is(err, repair.ErrPolicy) {
 		t.Fatalf("got %v", err)
 	}
-	want := `invalid repair policy: rule 1: "restart" is no mode: name nothing, report, label, delete, evict, repair
+	want := `invalid repair policy: rule 1: "restart" is not a mode: name nothing, report, label, delete, evict, repair
 invalid repair policy: rule 2: label is named twice
 invalid repair policy: rule 3: delete comes behind report, which can always be done
 invalid repair policy: rule 4: the controller of a Deployment's pods is a ReplicaSet: name that

@@ -103,7 +103,7 @@ func misplaced(mode Mode, before []Mode) error {
 	always := slices.IndexFunc(before, func(m Mode) bool { return m == ModeNothing || m == ModeReport })
 	switch {
 	case !slices.Contains(modes(), mode):
-		return fmt.Errorf("%q is no mode: name %s", mode, listed(modes()))
+		return fmt.Errorf("%q is not a mode: name %s", mode, listed(modes()))
 	case slices.Contains(before, mode):
 		return fmt.Errorf("%s is named twice", mode)
 	case always >= 0:

@@ -97,7 +97,7 @@ func (p Probe) String() string {
 func (p Probe) validate() error {
 	switch {
 	case p.From != InPod && p.From != Elsewhere && p.From != InMachine:
-		return fmt.Errorf("%w: From is %d, which is no place", ErrProbe, p.From)
+		return fmt.Errorf("%w: From is %d, which is not a place", ErrProbe, p.From)
 	case p.Protocol != TCP && p.Protocol != UDP:
 		return fmt.Errorf("%w: Protocol is %d, which is neither TCP nor UDP", ErrProbe, p.Protocol)
 	case p.From != InPod && (p.UID != 0 || p.GID != 0):

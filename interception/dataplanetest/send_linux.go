@@ -91,7 +91,7 @@ func (n *network) sender(ctx context.Context, p Probe) (_ *endpoint, release fun
 		return from, release, err
 	}
 	if !n.hasAddress(p.Dst.Addr()) {
-		return nil, nil, fmt.Errorf("%w: Dst is no address of %s in the pod", ErrProbe, eth0)
+		return nil, nil, fmt.Errorf("%w: Dst is not an address of %s in the pod", ErrProbe, eth0)
 	}
 	return n.elsewhere, func() error { return nil }, nil
 }

@@ -26,7 +26,7 @@ func (d *decoder) target(option string) error {
 		// A chain that comes from no chain of a plan, such as the guard, has a name that no plan
 		// has.
 		if option == "-g" || strings.ToUpper(own) != own || own == "" {
-			return fmt.Errorf("%s %s is no jump of a plan", option, name)
+			return fmt.Errorf("%s %s is not a jump of a plan", option, name)
 		}
 		d.action = interception.Jump{Chain: chain}
 		return nil

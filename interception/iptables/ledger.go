@@ -56,7 +56,7 @@ func readLedger(prefix string, sets ...ruleset) (route.Record, error) {
 			line, ok := strings.CutPrefix(rule, `-m comment --comment "`)
 			line, closed := strings.CutSuffix(line, `"`)
 			if !ok || !closed {
-				return route.Record{}, ledgerError(name, fmt.Errorf("rule %q is no entry", rule))
+				return route.Record{}, ledgerError(name, fmt.Errorf("rule %q is not an entry", rule))
 			}
 			lines = append(lines, line)
 		}

@@ -177,7 +177,7 @@ func (j Journal) verify() error {
 		return fmt.Errorf("look at the journal: %w", err)
 	}
 	if !info.IsDir() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%w: %s is no directory that its owner alone may write (%s): remove it, and a new one is made",
+		return fmt.Errorf("%w: %s is not a directory that its owner alone may write (%s): remove it, and a new one is made",
 			ErrDirectory, j.Directory, info.Mode())
 	}
 	return nil

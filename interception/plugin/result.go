@@ -23,7 +23,7 @@ func passThrough(previous json.RawMessage, version string) ([]byte, error) {
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(previous, &fields); err != nil {
-		return nil, errors.New("it is no JSON object")
+		return nil, errors.New("it is not a JSON object")
 	}
 	if _, found := fields["cniVersion"]; !found {
 		fields["cniVersion"], _ = json.Marshal(version)

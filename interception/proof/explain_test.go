@@ -113,8 +113,8 @@ func TestParseQuery(t *testing.T) {
 	for text, want := range map[string]string{
 		"sideways":       `invalid query: "sideways": write in, out, tcp, udp, v4, v6, all, or one of port, from, to, uid, gid, link and a value`,
 		"port":           `invalid query: "port": write in, out, tcp, udp, v4, v6, all, or one of port, from, to, uid, gid, link and a value`,
-		"colour red":     `invalid query: "colour red": "colour" is no word of a query: write in, out, tcp, udp, v4, v6, all, port, from, to, uid, gid or link`,
-		"port 65536":     `invalid query: "port 65536": "65536" is no port and no range of ports: write decimal numbers from 0 to 65535, such as 80,8000-8999`,
+		"colour red":     `invalid query: "colour red": "colour" is not a word of a query: write in, out, tcp, udp, v4, v6, all, port, from, to, uid, gid or link`,
+		"port 65536":     `invalid query: "port 65536": "65536" is neither a port nor a range of ports: write decimal numbers from 0 to 65535, such as 80,8000-8999`,
 		"port ,":         `invalid query: "port ,": `,
 		"to example":     `invalid query: "to example": "example" is neither an address nor a prefix such as 10.0.0.0/8`,
 		"from fe80::1%e": `invalid query: "from fe80::1%e": "fe80::1%e" has a zone: leave it out`,

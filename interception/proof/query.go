@@ -128,7 +128,7 @@ func (q *Query) pair(word, value string) error {
 		q.Link = interception.Interface(value)
 		return q.Link.Validate()
 	default:
-		return fmt.Errorf("%q is no word of a query: write in, out, tcp, udp, v4, v6, all, port, from, to, uid, gid or link", word)
+		return fmt.Errorf("%q is not a word of a query: write in, out, tcp, udp, v4, v6, all, port, from, to, uid, gid or link", word)
 	}
 }
 

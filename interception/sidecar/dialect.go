@@ -251,7 +251,7 @@ func (d Dialect) fieldMistake(f Field) error {
 	case f.Parameter == "":
 		return errors.New("it names no parameter: its value would have no provenance")
 	case !slices.Contains(parameters(), f.Parameter):
-		return fmt.Errorf("%q is no parameter of a Redirect, so no rule would name its key as the reason: write one of the constants", f.Parameter)
+		return fmt.Errorf("%q is not a parameter of a Redirect, so no rule would name its key as the reason: write one of the constants", f.Parameter)
 	case f.Set == nil:
 		return errors.New("it has no Set to read a value with")
 	case len(f.Keys) == 0:
@@ -273,12 +273,12 @@ func (d Dialect) keyMistake(kind interception.SourceKind, key string) error {
 		}
 	case interception.SourceField:
 		if key != "runAsUser" && key != "runAsGroup" {
-			return fmt.Errorf("%q is no field that is looked up: write runAsUser or runAsGroup", key)
+			return fmt.Errorf("%q is not a field that is looked up: write runAsUser or runAsGroup", key)
 		}
 	case interception.SourceDefault, interception.SourceDialect:
 		return fmt.Errorf("%q is nothing in a pod to look up %q in", kind, key)
 	default:
-		return fmt.Errorf("%q is no kind of key: write SourceAnnotation, SourceLabel, SourceEnv or SourceField", kind)
+		return fmt.Errorf("%q is not a kind of key: write SourceAnnotation, SourceLabel, SourceEnv or SourceField", kind)
 	}
 	if key == "" {
 		return errors.New("a key has no name")

@@ -26,13 +26,13 @@ func TestMistakesInDialects(t *testing.T) {
 		says string
 	}{
 		"no parameter":    {func(d *Dialect) { d.Fields[0].Parameter = "" }, "no parameter"},
-		"no such one":     {func(d *Dialect) { d.Fields[0].Parameter = "Inbound.Exlude" }, `"Inbound.Exlude" is no parameter`},
-		"no kind":         {func(d *Dialect) { d.Fields[0].Kind = "" }, `"" is no kind of key`},
+		"no such one":     {func(d *Dialect) { d.Fields[0].Parameter = "Inbound.Exlude" }, `"Inbound.Exlude" is not a parameter`},
+		"no kind":         {func(d *Dialect) { d.Fields[0].Kind = "" }, `"" is not a kind of key`},
 		"kind of default": {func(d *Dialect) { d.Fields[0].Kind = interception.SourceDefault }, "nothing in a pod"},
 		"no key":          {func(d *Dialect) { d.Fields[0].Keys = nil }, "field 0 (DNS): it has no key"},
 		"a key no name":   {func(d *Dialect) { d.Fields[0].Keys = []string{"a", ""} }, "a key has no name"},
 		"no Set":          {func(d *Dialect) { d.Fields[0].Set = nil }, "it has no Set"},
-		"other field":     {func(d *Dialect) { d.Fields[0].Kind = interception.SourceField }, `"mesh.example/dns" is no field that is looked up`},
+		"other field":     {func(d *Dialect) { d.Fields[0].Kind = interception.SourceField }, `"mesh.example/dns" is not a field that is looked up`},
 		"env of nobody":   {func(d *Dialect) { d.Fields[0].Kind = interception.SourceEnv; d.Membership.ProxyContainer = "" }, "of no container"},
 		"ignored nowhere": {func(d *Dialect) { d.Ignored = []IgnoredKey{{Key: "a"}} }, "ignored key 0"},
 		"ignored field":   {func(d *Dialect) { d.Ignored = []IgnoredKey{{interception.SourceField, "runAsUser", ""}} }, "never ignored"},

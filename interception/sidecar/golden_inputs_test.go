@@ -104,7 +104,7 @@ func (in input) parse(t *testing.T) golden.Case {
 				c.Overrides.DNSServers = append(c.Overrides.DNSServers, netip.MustParsePrefix(prefix))
 			}
 		case key == "":
-			t.Fatalf("%q is no parameter", word)
+			t.Fatalf("%q is not a parameter", word)
 		case strings.ToUpper(key) == key:
 			proxy.Env[key] = value
 		default:

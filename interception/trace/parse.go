@@ -57,7 +57,7 @@ func parseProtocol(word string) (interception.Protocol, error) {
 	case "udp":
 		return interception.ProtocolUDP, nil
 	default:
-		return 0, fmt.Errorf("%q is no protocol: write tcp or udp", word)
+		return 0, fmt.Errorf("%q is not a protocol: write tcp or udp", word)
 	}
 }
 
@@ -73,7 +73,7 @@ func parseFlags(words []string) (interception.TCPFlag, []string, error) {
 			flag <<= 1
 		}
 		if flag > interception.FlagURG {
-			return 0, nil, fmt.Errorf("%q is no flag of TCP", word)
+			return 0, nil, fmt.Errorf("%q is not a flag of TCP", word)
 		}
 		flags |= flag
 	}
@@ -89,7 +89,7 @@ func parseOrigin(words []string) (Origin, []string, error) {
 	case len(words) >= 4 && words[0] == "uid" && words[2] == "gid":
 		return parseSocket(words)
 	default:
-		return nil, nil, fmt.Errorf("%q is no origin: write \"uid N gid N\" or \"in LINK\"", strings.Join(words, " "))
+		return nil, nil, fmt.Errorf("%q is not an origin: write \"uid N gid N\" or \"in LINK\"", strings.Join(words, " "))
 	}
 }
 
@@ -120,7 +120,7 @@ func parseSocket(words []string) (Origin, []string, error) {
 func parseNumber(name, word string) (uint32, error) {
 	number, err := strconv.ParseUint(word, 0, 32)
 	if err != nil {
-		return 0, fmt.Errorf("%s %q is no number from 0 to 4294967295", name, word)
+		return 0, fmt.Errorf("%s %q is not a number from 0 to 4294967295", name, word)
 	}
 	return uint32(number), nil
 }

@@ -13,7 +13,7 @@ import (
 type route struct {
 	// link is the outgoing link; lo for local destinations.
 	link *Link
-	// foreign reports whether the packet is delivered here although its destination is no address
+	// foreign reports whether the packet is delivered here although its destination is not an address
 	// of the namespace.
 	foreign bool
 	// borrowed reports whether it is foreign by a plan's table: for IPv4, a local route in the

@@ -100,7 +100,7 @@ func readLink(root *os.Root, name string, above bool) (string, error) {
 	}
 	if info.Mode()&fs.ModeSymlink == 0 {
 		if above && !info.IsDir() {
-			err = fmt.Errorf("%s is no directory: %w", name, fs.ErrNotExist)
+			err = fmt.Errorf("%s is not a directory: %w", name, fs.ErrNotExist)
 		}
 		return "", err
 	}

@@ -55,7 +55,7 @@ func open(path string, flags int) (*os.File, error) {
 	if err == nil {
 		owner, ok := info.Sys().(*syscall.Stat_t)
 		if !ok || !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 || int64(owner.Uid) != int64(os.Geteuid()) {
-			err = fmt.Errorf("%s (%s) is no regular file of this user's alone: remove it", path, info.Mode())
+			err = fmt.Errorf("%s (%s) is not a regular file of this user's alone: remove it", path, info.Mode())
 		}
 	}
 	if err != nil {

@@ -67,7 +67,7 @@ type Kubernetes struct {
 	ExcludeNamespaces []string `json:"exclude_namespaces"`
 }
 
-// ErrValue is in the error of [Paths.Parse] for a key that has a wrong type or value. Without it the entry is no JSON object.
+// ErrValue is in the error of [Paths.Parse] for a key that has a wrong type or value. Without it the entry is not a JSON object.
 var ErrValue = errors.New("setting")
 
 // valueError is an error that is [ErrValue], and says so by its text alone.

@@ -179,7 +179,7 @@ func endpoint(addr, port any) (netip.AddrPort, error) {
 	number, ok := port.(float64)
 	a, err := netip.ParseAddr(text)
 	if err == nil && !ok {
-		err = fmt.Errorf("port %v is no number", port)
+		err = fmt.Errorf("port %v is not a number", port)
 	}
 	return netip.AddrPortFrom(a, uint16(number)), err
 }

@@ -62,7 +62,7 @@ func TestFieldsComplete(t *testing.T) {
 	fields := append(leaves(reflect.TypeFor[sidecar.Redirect](), "", known), leaves(reflect.TypeFor[interception.Facts](), "Facts.", known)...)
 	for _, field := range fields {
 		if field != "Sources" && !known[field] {
-			t.Errorf("%s is no parameter", field)
+			t.Errorf("%s is not a parameter", field)
 		}
 		delete(known, field)
 	}
