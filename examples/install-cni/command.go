@@ -58,11 +58,11 @@ const rootLong = `install-cni puts the istio-cni plugin on this node and keeps i
 
 Without a command it runs as the node's daemon: it copies the plugin's binary,
 writes the kubeconfig the plugin uses, adds the plugin to the primary CNI
-configuration, and restores each of them when somebody changes or removes it.
+configuration, and restores each of them when another program changes or removes it.
 It tells plugins about their pods, takes their log lines, and answers /healthz,
 /readyz and /metrics.
 
-Told to stop, it leaves everything in place, so that an upgrade has no gap,
+When it is stopped, it leaves everything in place, so that an upgrade has no gap,
 unless the API server shows that its DaemonSet was deleted. "install-cni
 uninstall" or --uninstall-on-exit take everything away.
 
@@ -71,7 +71,7 @@ MOUNTED_CNI_NET_DIR; and by a file of either name in the settings directory, a
 mounted ConfigMap. A flag wins over a file, a file over a variable, and what is
 set to nothing counts as set. "install-cni config" shows what came of it.
 
-Exit codes: 0 done or told to stop, 1 failure, 2 wrong command line or setting;
+Exit codes: 0 done or stopped, 1 failure, 2 wrong command line or setting;
 3 of status and install: something is missing.`
 
 const rootExample = `  # in the DaemonSet, with its usual mounts
@@ -135,10 +135,10 @@ func newLog(env environment, loaded settings.Loaded) (*slog.Logger, *slog.LevelV
 	}
 	log := slog.New(handler)
 	if len(s.Ignored) > 0 {
-		log.Warn("these settings are accepted, and have no effect yet", "settings", s.Ignored)
+		log.Warn("these settings are accepted, but have no effect yet", "settings", s.Ignored)
 	}
 	if len(loaded.Unknown) > 0 {
-		log.Warn("these look like settings, and are none", "names", loaded.Unknown)
+		log.Warn("these look like settings, but are unknown", "names", loaded.Unknown)
 	}
 	return log, level
 }

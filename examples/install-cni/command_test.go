@@ -33,7 +33,7 @@ func TestExitCodes(t *testing.T) {
 		{args: "status --help", code: exitOK, stdout: "3 something is missing"},
 		{args: "install --help", code: exitOK, stdout: "--dry-run"},
 		{args: "uninstall --output=xml", code: exitUsage, stderr: "write table or json"},
-		{args: "config --help", code: exitOK, stdout: "where that comes from"},
+		{args: "config --help", code: exitOK, stdout: "where it comes from"},
 		{args: "config", code: exitOK, stdout: "mounted-cni-net-dir                        /host/etc/cni/net.d"},
 		{args: "config --output=yaml", code: exitUsage, stderr: "write table or json"},
 		{args: "config", env: map[string]string{"FAIL_POLICY": "ajar"}, code: exitUsage, stdout: "environment FAIL_POLICY, which is wrong", stderr: "write one of"},

@@ -96,7 +96,7 @@ func (n *testNode) withAPIServerBeside(others http.Handler) *apiServer {
 func (n *testNode) startAcquainted() *process {
 	n.t.Helper()
 	p := n.startReady()
-	p.untilLogged(`msg="a part has news" part=daemonset`)
+	p.untilLogged(`msg="a part's state has changed" part=daemonset`)
 	return p
 }
 
@@ -111,13 +111,13 @@ func TestDeparture(t *testing.T) {
 		says       string
 	}{
 		"upgraded":          {nil, false, 200, daemonSet, false, "stays in place"},
-		"being deleted":     {nil, false, 200, daemonSetLeaving, true, "is to leave this node: it is being deleted"},
-		"deleted":           {nil, false, 404, noDaemonSet, true, "is to leave this node: the API server has it no more (404)"},
-		"namespace deleted": {nil, true, 200, daemonSet, true, "is to leave this node: its namespace istio-system is being deleted"},
-		"account anew":      {nil, false, 401, "", false, "refuses the token (401); nobody watches a ConfigMap"},
+		"being deleted":     {nil, false, 200, daemonSetLeaving, true, "is leaving this node: it is being deleted"},
+		"deleted":           {nil, false, 404, noDaemonSet, true, "is leaving this node: the API server no longer has it (404)"},
+		"namespace deleted": {nil, true, 200, daemonSet, true, "is leaving this node: its namespace istio-system is being deleted"},
+		"account anew":      {nil, false, 401, "", false, "refuses the token (401); no ConfigMap is watched"},
 		"not verified":      {map[string]string{"SKIP_TLS_VERIFY": "true"}, false, 404, noDaemonSet, false, "isn't verified"},
 		"not to be told":    {map[string]string{"UNINSTALL_ON_DELETION": "false"}, false, 404, noDaemonSet, false, "stays in place"},
-		"name not known":    {map[string]string{"POD_NAME": ""}, false, 404, noDaemonSet, false, "name isn't known"},
+		"name not known":    {map[string]string{"POD_NAME": ""}, false, 404, noDaemonSet, false, "name is unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,13 +16,13 @@ import (
 
 const installLong = `Install does once what the daemon does all the time: it copies the binaries,
 writes the plugin's kubeconfig, and adds the plugin to the CNI configuration.
-Then it ends, and nothing looks after them. Without a CNI configuration to add the
+Then it ends, and no daemon restores them. Without a CNI configuration to add the
 plugin to it doesn't wait.
 
 With --dry-run it says what it would do, and changes nothing.
 
-Exit codes: 0 all is in place (with --dry-run: was told), 1 failure, 2 wrong
-command line or setting, 3 something has to be brought by others first.`
+Exit codes: 0 all is in place (with --dry-run: reported), 1 failure, 2 wrong
+command line or setting, 3 another program has to install something first.`
 
 const installExample = `  # what would the daemon do on this node?
   install-cni install --dry-run
@@ -34,7 +34,7 @@ func newInstallCommand(env environment) *cobra.Command {
 	dry := false
 	command := &cobra.Command{
 		Use:     "install",
-		Short:   "Install once, and look after nothing",
+		Short:   "Install once, without a daemon",
 		Long:    installLong,
 		Example: installExample,
 		Args:    noArguments,

@@ -375,7 +375,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		"a list in the way": {func(n *testNode) {
 			n.write(n.netDir, "10-a.conf", bridge, 0o644)
 			n.write(n.netDir, "10-a.conflist", calico, 0o644)
-		}, "somebody else's"},
+		}, "belongs to another program"},
 		"named, and broken": {func(n *testNode) {
 			n.env["CNI_CONF_NAME"] = "10-a.conflist"
 			n.write(n.netDir, "10-a.conflist", "{\n\"name\": 1,,}", 0o644)

@@ -137,7 +137,7 @@ func TestSettingsThatCannotChange(t *testing.T) {
 	for _, want := range []string{
 		"refused: ajar from file " + filepath.Join(n.settingsDir, "fail-policy"),
 		"with the next start: other-x7k2p from file " + filepath.Join(n.settingsDir, "pod-name"),
-		filepath.Join(n.settingsDir, "no-such-setting") + " looks like a setting, and is none",
+		filepath.Join(n.settingsDir, "no-such-setting") + " looks like a setting, but is unknown",
 	} {
 		n.until("config --running says "+want, n.runDir, func() bool { return strings.Contains(n.config("--running"), want) })
 	}
@@ -178,7 +178,7 @@ func TestNoRecordOfSettings(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	var out bytes.Buffer
-	if code := run(context.Background(), n.environment(&out, "config", "--running")); code != exitFailure || !strings.Contains(out.String(), "leaves word") {
+	if code := run(context.Background(), n.environment(&out, "config", "--running")); code != exitFailure || !strings.Contains(out.String(), "writes it") {
 		t.Errorf("exit code %d\n%s", code, &out)
 	}
 }

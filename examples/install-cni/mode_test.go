@@ -113,6 +113,6 @@ func TestNoDropInForAnOldRuntime(t *testing.T) {
 	n := newNode(t)
 	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
 	p := n.start("--install-mode=dropin", "--container-runtime-version=containerd://2.0.5")
-	p.waitAnswer(http.StatusServiceUnavailable, "pods would pass the mesh by")
+	p.waitAnswer(http.StatusServiceUnavailable, "pods would bypass the mesh")
 	n.wantOnly("10-calico.conflist")
 }

@@ -117,10 +117,10 @@ func TestThePluginItself(t *testing.T) {
 	n.env["MONITORING_PORT"] = "15014"
 	p := n.startReady()
 	p.waitLine("from=cni-plugin", "pod=istio-system/before-0", "plugin.reason=excluded-namespace")
-	p.waitLine(`msg="a plugin's command came to its end"`, "pod=istio-system/before-0")
+	p.waitLine(`msg="a command of the plugin has ended"`, "pod=istio-system/before-0")
 	add("after-0")
 	p.waitLine("from=cni-plugin", "pod=istio-system/after-0")
-	p.waitLine(`msg="a plugin's command came to its end"`, "pod=istio-system/after-0")
+	p.waitLine(`msg="a command of the plugin has ended"`, "pod=istio-system/after-0")
 	p.wantMetrics(`meshcni_plugin_decisions_total{captured="false",reason="excluded-namespace"} 2`,
 		`meshcni_agent_requests_total{outcome="ok",request="kept-logs"} 2`)
 }

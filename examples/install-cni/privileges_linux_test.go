@@ -74,7 +74,7 @@ func TestPrivilegesForDirectoriesOfOthers(t *testing.T) {
 func TestPrivilegesToChoose(t *testing.T) {
 	t.Parallel()
 	program := build(t, installCNI)
-	const chosen, unknown = "chose how the plugin writes rules", "level=INFO msg=\"what the kernel has for rules is not known"
+	const chosen, unknown = "chose how the plugin writes rules", "level=INFO msg=\"what the kernel supports is unknown"
 	for name, test := range map[string]struct {
 		kept []uintptr
 		want string

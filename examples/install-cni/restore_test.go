@@ -125,7 +125,7 @@ func TestAnOlderPrimaryThatIsGarbageNow(t *testing.T) {
 	n.write(n.netDir, "05-calico.conflist", calico, 0o644)
 	p.waitReady()
 	if got := n.read(n.netDir, "10-calico.conflist"); got != notJSON {
-		t.Errorf("somebody else's garbage was changed: %q", got)
+		t.Errorf("belongs to another program garbage was changed: %q", got)
 	}
 }
 
@@ -305,10 +305,10 @@ func TestANewerDaemonTakesOver(t *testing.T) {
 	update.env["CNI_BIN_SOURCE_DIR"] = update.sourceDir
 	newer := update.startReady()
 	old.waitAnswer(http.StatusServiceUnavailable, "config: a newer daemon is in charge of this node")
-	n.write(n.binDir, "istio-cni", "somebody else's", 0o755)
+	n.write(n.binDir, "istio-cni", "belongs to another program", 0o755)
 	n.until("the newer plugin is back", n.binDir, func() bool { return n.files(n.binDir)["istio-cni"] == "-rwxr-xr-x the newer plugin" })
 	newer.waitReady()
-	if text := old.log.String(); strings.Count(text, "writes nothing more") != 1 {
+	if text := old.log.String(); strings.Count(text, "writes nothing until") != 1 {
 		t.Error("the older daemon doesn't say once that it stands back")
 	}
 	newer.end()

@@ -29,7 +29,7 @@ func startOverlapping(t *testing.T, n *testNode) (newer *exec.Cmd, oldLog *testl
 	update.write(update.sourceDir, "istio-cni", "the newer plugin", 0o755)
 	update.env["CNI_BIN_SOURCE_DIR"] = update.sourceDir
 	newer, _ = update.startProgram(program)
-	if !oldLog.Await(patience, func() bool { return strings.Contains(oldLog.String(), "writes nothing more") }) {
+	if !oldLog.Await(patience, func() bool { return strings.Contains(oldLog.String(), "writes nothing until") }) {
 		t.Fatalf("the older daemon doesn't stand back:\n%s", oldLog)
 	}
 	if !n.answers() {
@@ -57,7 +57,7 @@ func TestPluginsAreAnsweredAfterARollback(t *testing.T) {
 	if !oldLog.Await(patience, n.answers) {
 		t.Errorf("plugins are not answered after the newer daemon has left:\n%s", oldLog)
 	}
-	if text := oldLog.String(); !strings.Contains(text, "this one keeps the node again") {
+	if text := oldLog.String(); !strings.Contains(text, "this one is in charge of the node again") {
 		t.Errorf("the older daemon doesn't say that it keeps the node again:\n%s", text)
 	}
 }

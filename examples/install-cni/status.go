@@ -23,7 +23,7 @@ the plugin's kubeconfig, and its entry in the CNI configuration that the
 container runtime uses. It changes nothing.
 
 Exit codes: 0 everything is as it should be, 2 wrong command line or setting,
-3 something is missing, differs, waits or can't be told; each is named.`
+3 something is missing, differs, waits or is unknown; each is named.`
 
 const statusExample = `  # is the plugin in place, and in which file?
   kubectl exec -n istio-system istio-cni-node-x7k2p -- install-cni status
@@ -32,7 +32,7 @@ const statusExample = `  # is the plugin in place, and in which file?
   install-cni status -o json | jq -r '.findings[] | select(.state != "ok") | .path + ": " + .reason'`
 
 // errNotRight makes the program exit with exitNotRight; what is wrong was printed already.
-var errNotRight = errors.New("something is not as it should be")
+var errNotRight = errors.New("the node differs from the settings")
 
 func newStatusCommand(env environment) *cobra.Command {
 	command := &cobra.Command{

@@ -172,7 +172,7 @@ func TestUninstallDryRun(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	n.cachePod("c1", n.read(n.netDir, "10-bridge.conflist"))
-	if out, _ := n.command(exitOK, "uninstall", "--dry-run"); !strings.Contains(out, "1 running pods need them to be removed") {
+	if out, _ := n.command(exitOK, "uninstall", "--dry-run"); !strings.Contains(out, "1 running pods need them for their removal") {
 		t.Errorf("with a pod:\n%s", out)
 	}
 	for directory, before := range map[string]map[string]string{n.netDir: net, n.binDir: bin, n.runDir: run} {

@@ -351,7 +351,7 @@ func TestUninstallKeepsAListThatOthersChanged(t *testing.T) {
 	n.startReady().end()
 	list := n.read(n.netDir, "10-bridge.conflist")
 	n.write(n.netDir, "10-bridge.conflist", strings.Replace(list, `"ipam"`, `"mtu": 1400, "ipam"`, 1), 0o640)
-	if output := n.mustUninstall(); !strings.Contains(output, "somebody has changed it") {
+	if output := n.mustUninstall(); !strings.Contains(output, "another program has changed it") {
 		t.Errorf("output:\n%s", output)
 	}
 	n.wantOnly("10-bridge.conflist")

@@ -199,7 +199,7 @@ func (r results) Report(_ context.Context, all []podsource.Result) error {
 		if result.Error != nil {
 			attributes = append(attributes, "error", result.Error.Message, "code", result.Error.Code)
 		}
-		r.log.Debug("a plugin's command came to its end", attributes...)
+		r.log.Debug("a command of the plugin has ended", attributes...)
 	}
 	return nil
 }

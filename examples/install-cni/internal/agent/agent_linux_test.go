@@ -268,7 +268,7 @@ func TestSomethingElseInTheWay(t *testing.T) {
 		}
 	})
 	f.await(t, "a reason", func() bool {
-		return strings.Contains(strings.Join(f.state.Reasons(), ""), "something else than a socket")
+		return strings.Contains(strings.Join(f.state.Reasons(), ""), "something other than a socket")
 	})
 	if err := os.Remove(filepath.Join(f.RunDir, podsource.AgentSocket)); err != nil {
 		t.Fatal(err)

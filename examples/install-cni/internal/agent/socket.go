@@ -76,7 +76,7 @@ func (a *Agent) look(ctx context.Context, s socket) (reason string, lost bool) {
 	case err == nil:
 		return "another program answers at " + s.name, true
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Sprintf("nobody answers at %s: %v", s.name, err), true
+		return fmt.Sprintf("no program answers at %s: %v", s.name, err), true
 	}
 	return fmt.Sprintf("no answer at %s: %v", s.name, err), false
 }

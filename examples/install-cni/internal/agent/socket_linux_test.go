@@ -92,7 +92,7 @@ func TestReadinessIsARoundTrip(t *testing.T) {
 		reason string
 	}{
 		"it answers":  {false, "agent-socket: another program answers at agent.sock"},
-		"it has left": {true, "agent-socket: nobody answers at agent.sock: dial unix "},
+		"it has left": {true, "agent-socket: no program answers at agent.sock: dial unix "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -135,7 +135,7 @@ func (a *Agent) collect(ctx context.Context) error {
 	})
 	err := errors.Join(errLog, errResults)
 	if err != nil && !errors.Is(err, spool.ErrBusy) && ctx.Err() == nil {
-		a.Log.Warn("what plugins kept on the disk is not collected; trying again when they keep more", "error", err)
+		a.Log.Warn("can't collect what plugins stored on the disk; trying again when they store more", "error", err)
 		return nil
 	}
 	return err
@@ -143,7 +143,7 @@ func (a *Agent) collect(ctx context.Context) error {
 
 func parseResult(line []byte) (result podsource.Result, err error) {
 	if err := json.Unmarshal(line, &result); err != nil {
-		return result, fmt.Errorf("a result is not understood: %w", err)
+		return result, fmt.Errorf("can't decode a result: %w", err)
 	}
 	return result, nil
 }
@@ -154,7 +154,7 @@ func parsed[T any](a *Agent, kept [][]byte, parse func([]byte) (T, error)) []T {
 	for _, line := range kept {
 		one, err := parse(line)
 		if err != nil {
-			a.Log.Debug("a line that a plugin kept is left out", "error", err)
+			a.Log.Debug("left out a line that a plugin stored", "error", err)
 			continue
 		}
 		all = append(all, one)

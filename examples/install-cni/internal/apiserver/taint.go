@@ -24,7 +24,7 @@ type Taint struct {
 const attempts = 5
 
 // errChanged means that another program edited the node's taints meanwhile.
-var errChanged = errors.New("others keep changing the taints of the node")
+var errChanged = errors.New("other programs keep changing the node's taints")
 
 // Remove removes the taint from the node, and reports whether the node had it. A node that does not
 // exist has no taints. The error ends with a remedy.
@@ -57,7 +57,7 @@ func (t Taint) remove(ctx context.Context) (removed bool, err error) {
 	for _, taint := range all {
 		var named struct{ Key string }
 		if err := json.Unmarshal(taint, &named); err != nil {
-			return false, fmt.Errorf("a taint of the node is not understood: %w", err)
+			return false, fmt.Errorf("can't decode a taint of the node: %w", err)
 		}
 		if named.Key != t.Key {
 			others = append(others, taint)
@@ -104,7 +104,7 @@ func (t Taint) read(ctx context.Context) ([]json.RawMessage, error) {
 	case answer.Status != http.StatusOK:
 		return nil, unexpected(answer, "get")
 	case err != nil || node.Kind != "Node" || node.Metadata.Name != t.Node:
-		return nil, errors.Join(err, fmt.Errorf("%s answers with something else than the node", t.Account.Server.Host))
+		return nil, errors.Join(err, fmt.Errorf("%s answers with something other than the node", t.Account.Server.Host))
 	}
 	return node.Spec.Taints, nil
 }

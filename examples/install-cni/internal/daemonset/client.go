@@ -73,9 +73,9 @@ func (c Client) unverified() string {
 	host := c.Server.Hostname()
 	switch {
 	case c.Server.Scheme != "https" && host != "localhost" && !net.ParseIP(host).IsLoopback():
-		return "it is asked over plain http, and anybody on the way could answer for it"
+		return "the daemon asks it over plain http, and any machine on the way could answer for it"
 	case c.Server.Scheme == "https" && c.Insecure:
-		return "its certificate isn't verified (skip-tls-verify), and anybody on the way could answer for it"
+		return "its certificate isn't verified (skip-tls-verify), and any machine on the way could answer for it"
 	}
 	return ""
 }
@@ -135,14 +135,14 @@ func (o object) read(method string, got apiserver.Answer) (answer, error) {
 		isIt = done
 	}
 	if isIt != done || (isIt && err != nil) {
-		return answer{}, errors.Join(err, fmt.Errorf("answers %d with something else than the %s %s", a.status, o.kind, o.name))
+		return answer{}, errors.Join(err, fmt.Errorf("answers %d with something other than the %s %s", a.status, o.kind, o.name))
 	}
 	return a, nil
 }
 
 // ErrRefused is in the error of [Client.Look] for an answer that stays the same until the operator
 // changes a role or a setting.
-var ErrRefused = errors.New("the API server doesn't tell about the DaemonSet")
+var ErrRefused = errors.New("the API server doesn't say whether the DaemonSet exists")
 
 // Interval is how often [Client.Look] should be called, in addition to each renewal of the token.
 const Interval = 10 * time.Minute
@@ -153,13 +153,13 @@ func (c Client) Look(ctx context.Context) error {
 	if why := c.unverified(); why != "" {
 		return fmt.Errorf("%w: %s", ErrRefused, why)
 	}
-	if err := c.lookFor(ctx, c.daemonSet(), "there is none of that name; see pod-namespace and agent-name"); err != nil {
+	if err := c.lookFor(ctx, c.daemonSet(), "none has that name; check pod-namespace and agent-name"); err != nil {
 		return err
 	}
 	if c.Memory.sawNamespace() {
 		return nil
 	}
-	return c.lookFor(ctx, c.namespace(), "there is none of that name; see pod-namespace")
+	return c.lookFor(ctx, c.namespace(), "none has that name; check pod-namespace")
 }
 
 func (c Client) lookFor(ctx context.Context, o object, missing string) error {

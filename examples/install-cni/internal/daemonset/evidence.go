@@ -111,7 +111,7 @@ func watched(word Word) string {
 		return "the ConfigMap that only the end of the installation removes is gone"
 	case Unheard:
 	}
-	return "nobody watches a ConfigMap that only the end of the installation removes (installation-config-map)"
+	return "no ConfigMap is watched that only the end of the installation removes (installation-config-map)"
 }
 
 // weigh returns the meaning of an answer.
@@ -125,9 +125,9 @@ func (c Client) weigh(ctx context.Context, a answer, err error) finding {
 	case a.status == http.StatusOK:
 		return c.stillHere(ctx, a)
 	case a.isMissing(c.Name) && seen:
-		return finding{missing, "the API server has it no more (404), and had it " + how}
+		return finding{missing, "the API server no longer has it (404), and had it " + how}
 	case a.isMissing(c.Name):
-		return finding{unclear, "the API server has none of that name (404), and had none before as far as this daemon knows; " +
+		return finding{unclear, "the API server has none of that name (404), nor did it before, as far as this daemon knows; " +
 			"see pod-namespace and agent-name"}
 	case a.status == http.StatusUnauthorized:
 		return finding{refused, "the API server refuses the token (401)"}

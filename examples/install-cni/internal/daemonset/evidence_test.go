@@ -31,7 +31,7 @@ func TestPatience(t *testing.T) {
 		"away after that":    {slices.Concat([]reply{saw, mayNot}, many(answer(503, ""), 30)), "", "503", 9},
 		"never a role":       {many(mayNot, 30), "may not get it (403)", "", 6},
 		"server restarts":    {slices.Concat([]reply{saw}, many(answer(503, ""), 30)), "", "503", 9},
-		"never there":        {many(answer(404, notFound), 30), "", "had none before", 9},
+		"never there":        {many(answer(404, notFound), 30), "", "nor did it before", 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrNotDeleted is in the error of [Client.Delete].
-var ErrNotDeleted = errors.New("the DaemonSet, or a pod of it, is still there")
+var ErrNotDeleted = errors.New("the DaemonSet or one of its pods is still there")
 
 // foreground keeps the DaemonSet until its pods have ended, so that each of them, when it asks,
 // learns of the deletion. See

@@ -90,7 +90,7 @@ func (r requirement) holds(labels map[string]string) (bool, error) {
 	case "Gt", "Lt":
 		return r.compares(value, there)
 	}
-	return false, fmt.Errorf("the node affinity has the operator %q, which isn't known here", r.Operator)
+	return false, fmt.Errorf("the node affinity has the unknown operator %q", r.Operator)
 }
 
 // compares applies Gt and Lt to integers; a label that is not an integer does not match.
@@ -100,7 +100,7 @@ func (r requirement) compares(value string, there bool) (bool, error) {
 	}
 	than, err := strconv.ParseInt(r.Values[0], 10, 64)
 	if err != nil {
-		return false, fmt.Errorf("the node affinity compares %s with no number: %w", r.Key, err)
+		return false, fmt.Errorf("the node affinity compares %s with what is not a number: %w", r.Key, err)
 	}
 	number, err := strconv.ParseInt(value, 10, 64)
 	if !there || err != nil {

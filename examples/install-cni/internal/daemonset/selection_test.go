@@ -51,10 +51,10 @@ func TestSelection(t *testing.T) {
 		"an empty term":   {affinity(`{}`), answer(200, node), true, ""},
 		"a new operator":  {expression("os", "Like", `"l*"`), answer(200, node), false, `operator "Like"`},
 		"two numbers":     {expression("cores", "Gt", `"7","8"`), answer(200, node), false, "with 2 values"},
-		"not a number":    {expression("cores", "Gt", `"x"`), answer(200, node), false, "with no number"},
+		"not a number":    {expression("cores", "Gt", `"x"`), answer(200, node), false, "with what is not a number"},
 		"no role":         {`{"nodeSelector":{"os":"windows"}}`, answer(403, forbidden), false, "403"},
 		"no node":         {`{"nodeSelector":{"os":"windows"}}`, answer(404, strings.Replace(notFound, "agent", "node-1", 1)), false, "404"},
-		"another node":    {`{"nodeSelector":{"os":"windows"}}`, answer(200, strings.Replace(node, "node-1", "node-2", 1)), false, "something else than the Node node-1"},
+		"another node":    {`{"nodeSelector":{"os":"windows"}}`, answer(200, strings.Replace(node, "node-1", "node-2", 1)), false, "something other than the Node node-1"},
 		"server restarts": {`{"nodeSelector":{"os":"windows"}}`, answer(503, ""), false, "503"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -130,7 +130,7 @@ func (c *Chooser) choose(ctx context.Context, setting string) Choice {
 }
 
 // onNode is what the plugin needs on the node to write rules with iptables.
-const onNode = "the plugin takes the programs of the node, which needs the packages iptables and, for pods with hostUsers: false, util-linux"
+const onNode = "the plugin runs the node's programs, and needs the packages iptables and, for pods with hostUsers: false, util-linux"
 
 // notKnown logs why nothing was learned.
 func (c *Chooser) notKnown(ctx context.Context, setting string, err error) {
@@ -143,7 +143,7 @@ func (c *Chooser) notKnown(ctx context.Context, setting string, err error) {
 	if notFound || setting == pluginconf.IPTables {
 		log = log.With("hint", onNode)
 	}
-	log.Log(ctx, level, "what the kernel has for rules is not known, and shows with the first pod")
+	log.Log(ctx, level, "what the kernel supports is unknown until the first pod starts")
 }
 
 // candidates returns those that a setting allows.

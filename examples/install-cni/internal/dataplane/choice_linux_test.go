@@ -118,7 +118,7 @@ func TestWithoutIPTablesHere(t *testing.T) {
 			absent[family+suffix] = []string{"no-such-iptables"}
 		}
 	}
-	const notKnown, chose = "is not known, and shows with the first pod", "chose how the plugin writes rules"
+	const notKnown, chose = "is unknown until the first pod starts", "chose how the plugin writes rules"
 	for _, test := range []struct {
 		nft, setting string
 		want         dataplane.Choice
@@ -251,7 +251,7 @@ func TestALackOfRightsIsNoLackOfTheKernel(t *testing.T) {
 	}
 	var log bytes.Buffer
 	got := dataplane.New(dataplane.Options{Mesh: istiomesh.Mesh(), Log: slog.New(slog.NewTextHandler(&log, nil)), Candidates: from}).Choose(t.Context(), "auto")
-	for _, word := range []string{"level=INFO", "is not known, and shows with the first pod", "CAP_NET_ADMIN"} {
+	for _, word := range []string{"level=INFO", "is unknown until the first pod starts", "CAP_NET_ADMIN"} {
 		if got != (dataplane.Choice{Setting: "auto"}) || !strings.Contains(log.String(), word) {
 			t.Errorf("got %+v and log %s, want %q", got, &log, word)
 		}

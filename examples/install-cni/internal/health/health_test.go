@@ -197,7 +197,7 @@ func TestAwaitReady(t *testing.T) {
 func TestLook(t *testing.T) {
 	t.Parallel()
 	state := NewState("socket", "watch")
-	reason, asked := "nobody answers", 0
+	reason, asked := "no program answers", 0
 	state.Check("socket", func(context.Context) string { asked++; return reason })
 	handler := state.Handler()
 	state.Set("watch", "")
@@ -209,7 +209,7 @@ func TestLook(t *testing.T) {
 	if got := state.Reasons(); got != nil {
 		t.Errorf("before it was asked: %v", got)
 	}
-	wantAnswer(t, handler, "/readyz", 503, "not ready\nsocket: nobody answers\n")
+	wantAnswer(t, handler, "/readyz", 503, "not ready\nsocket: no program answers\n")
 	wantAnswer(t, handler, "/healthz", 200, "ok\n")
 	reason = ""
 	wantAnswer(t, handler, "/readyz", 200, "ok\n")

@@ -45,7 +45,7 @@ type Supervisor struct {
 var errRestart = errors.New("to be started again")
 
 // errEnded is the error of a part that ended by itself without an error.
-var errEnded = errors.New("it ended by itself")
+var errEnded = errors.New("it ended unexpectedly")
 
 // New returns a supervisor. From now on, all parts are in the state, as starting.
 func New(state *health.State, log *slog.Logger, parts ...Part) *Supervisor {
@@ -124,7 +124,7 @@ func (s *Supervisor) attempt(ctx context.Context, p Part) (err error) {
 	}()
 	return p.Run(ctx, func(reason string) {
 		if s.state.Set(p.Name, reason) {
-			s.log.Debug("a part has news", "part", p.Name, "reason", reason)
+			s.log.Debug("a part's state has changed", "part", p.Name, "reason", reason)
 		}
 	})
 }

@@ -65,7 +65,7 @@ func readFile(path string) (string, error) {
 	}
 	defer file.Close() //nolint:errcheck // only read from
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return "", errors.Join(err, fmt.Errorf("%s is no regular file", path))
+		return "", errors.Join(err, fmt.Errorf("%s is not a regular file", path))
 	}
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err == nil && len(data) > maxFile {

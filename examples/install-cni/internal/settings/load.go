@@ -252,7 +252,7 @@ func replaced(old, found Value) Value {
 func (l Loaded) refused(next Loaded, err error) Loaded {
 	for i, v := range next.Values {
 		if old := l.Values[i]; v.Text != old.Text {
-			old.Offer = &Offer{v.Text, v.Source, invalid(v.Text, v.Source, fmt.Errorf("it doesn't go with the others: %w", err))}
+			old.Offer = &Offer{v.Text, v.Source, invalid(v.Text, v.Source, fmt.Errorf("it contradicts other settings: %w", err))}
 			next.Values[i] = old
 		}
 	}

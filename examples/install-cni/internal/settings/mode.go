@@ -93,7 +93,7 @@ func (s Settings) modes() error {
 			s.OwnFile, cmp.Or(mode, "empty")))
 	}
 	if mode == reconciler.Standalone && s.FixedDefaultNetwork {
-		errs = append(errs, errors.New("fixed-default-network is about the primary network, and standalone has none: leave it out"))
+		errs = append(errs, errors.New("fixed-default-network concerns the primary network, and standalone has none: leave it out"))
 	}
 	return errors.Join(errs...)
 }

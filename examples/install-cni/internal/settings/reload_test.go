@@ -77,7 +77,7 @@ func TestBadDirectory(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(directory, "fail-policy"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	wantErrors(t, map[string]string{"SETTINGS_DIR": directory}, nil, "is no regular file")
+	wantErrors(t, map[string]string{"SETTINGS_DIR": directory}, nil, "is not a regular file")
 }
 
 func TestReload(t *testing.T) {
@@ -109,7 +109,7 @@ func TestReload(t *testing.T) {
 			name: "values that don't go together", before: map[string]string{"fail-open-namespaces": "a", "status-policy": "off"},
 			after:    map[string]string{"fail-open-namespaces": "a", "fail-closed-namespaces": "a", "status-policy": "strict"},
 			inEffect: map[string]string{"fail-open-namespaces": "a", "status-policy": "off"},
-			offers:   map[string]string{"fail-closed-namespaces": "a: it doesn't go with the others", "status-policy": "strict: it doesn't go with the others"},
+			offers:   map[string]string{"fail-closed-namespaces": "a: it contradicts other settings", "status-policy": "strict: it contradicts other settings"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -86,5 +86,5 @@ func TestRepairSettingsAreChecked(t *testing.T) {
 	wantErrors(t, map[string]string{
 		"REPAIR_BROKEN_POD_LABEL_KEY": "Example.com/x", "REPAIR_BROKEN_POD_LABEL_VALUE": "a b", "REPAIR_RESYNC": "1ms", "REPAIR_WRITES": "ten",
 		"REPAIR_POLICY": "do=heal", "REPAIR_INIT_CONTAINER_EXIT_CODE": "256",
-	}, nil, "write a key such as example.com/name", "at most 63 letters", "at least a second", "such as 10/10s", `"heal" is no mode`, "from 0 to 255")
+	}, nil, "write a key such as example.com/name", "at most 63 letters", "at least a second", "such as 10/10s", `"heal" is not a mode`, "from 0 to 255")
 }

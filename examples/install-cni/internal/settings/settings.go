@@ -144,7 +144,7 @@ func (s Settings) apart() error {
 // tainted requires the node's name if a taint is set.
 func (s Settings) tainted() error {
 	if s.ReadinessTaint != "" && s.NodeName == "" {
-		return errors.New("readiness-taint is set, and nobody knows the node: set node-name")
+		return errors.New("readiness-taint is set, but the node's name is unknown: set node-name")
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ func daemon() []Setting {
 		"the program that watches the node's pods; empty: node-watcher beside this one")
 	t.add("readiness-taint", "", taintKey(),
 		"key of a taint, such as meshcni.io/not-ready, that is taken off the node when the plugin is there and verified, and at an uninstall; "+
-			"whoever makes nodes puts it on; needs node-name, and a role with get and patch of nodes; empty: none")
+			"the program that creates nodes puts it on; needs node-name, and a role with get and patch of nodes; empty: none")
 	t.add("fixed-default-network", "false", boolean(func(s *Settings) *bool { return &s.FixedDefaultNetwork }),
 		"the runtime uses the network of cni-conf-name by name (CRI-O's cni_default_network), so that files that sort before it don't matter")
 	t.add("uninstall-on-exit", "false", boolean(func(s *Settings) *bool { return &s.UninstallOnExit }),
@@ -131,7 +131,7 @@ func daemon() []Setting {
 			"not with skip-tls-verify")
 	t.add("installation-config-map", "", label(func(s *Settings) *string { return &s.InstallationConfigMap }),
 		"the ConfigMap in pod-namespace that only the end of the installation removes; it is watched where node-name is set, and its removal "+
-			"says that an API server which refuses to tell of the DaemonSet does so for good; empty: none")
+			"says that an API server which refuses to answer for the DaemonSet does so for good; empty: none")
 	t.add("ambient-enabled", "false", only(false, "ambient mode is not supported yet, and pods that rely on it would pass the mesh by"),
 		"ambient mode; true is not supported yet")
 	return t.rows
@@ -155,7 +155,7 @@ func generation() []Setting {
 	t.add("log-uds-address", "", logSocket(),
 		"path of the socket for log lines of Istio's plugin, the same here and on the node; its directory is cni-agent-run-dir", locates)
 	t.add("cni-enable-install", "true", boolean(func(s *Settings) *bool { return &s.Install }),
-		"install the plugin and keep it installed; false: leave all that to somebody else")
+		"install the plugin and keep it installed; false: leave that to another program")
 	t.add("update-cni-binaries", "true", boolean(func(s *Settings) *bool { return &s.UpdateBinaries }),
 		"replace binaries that are there already")
 	t.add("skip-cni-binaries", "", words(func(s *Settings) *[]string { return &s.SkipBinaries }),

@@ -33,7 +33,7 @@ func (s Settings) TemplateEntry() (map[string]json.RawMessage, error) {
 	}
 	var entry map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(filled), &entry); err != nil {
-		return nil, fmt.Errorf("%s: it is no JSON object when its placeholders are filled in: %w", source, err)
+		return nil, fmt.Errorf("%s: it is not a JSON object when its placeholders are filled in: %w", source, err)
 	}
 	delete(entry, "cniVersion")
 	if kind := string(entry["type"]); kind != `"istio-cni"` {
@@ -67,7 +67,7 @@ func (s Settings) fill(template string) (string, error) {
 			problems = append(problems, fmt.Errorf("%s: no token goes into a CNI configuration; the plugin has it from the kubeconfig: "+
 				`write "kubernetes": {"kubeconfig": "__KUBECONFIG_FILEPATH__"}`, name))
 		case !known:
-			problems = append(problems, fmt.Errorf("%s is no placeholder; those are %s", name, strings.Join(slices.Sorted(maps.Keys(values)), ", ")))
+			problems = append(problems, fmt.Errorf("%s is not a placeholder; those are %s", name, strings.Join(slices.Sorted(maps.Keys(values)), ", ")))
 		case value.text == "":
 			problems = append(problems, fmt.Errorf("%s: set %s", name, value.setting))
 		}

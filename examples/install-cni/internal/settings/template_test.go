@@ -106,10 +106,10 @@ func plain(t *testing.T, entry map[string]json.RawMessage) (value any) {
 func TestBadTemplates(t *testing.T) {
 	t.Parallel()
 	for template, want := range map[string]string{
-		strings.ReplaceAll(istio118, "__LOG_LEVEL__", "__LOGLEVEL__"): "__LOGLEVEL__ is no placeholder; those are __KUBECONFIG_FILENAME__, __KUBECONFIG_FILEPATH__,",
+		strings.ReplaceAll(istio118, "__LOG_LEVEL__", "__LOGLEVEL__"): "__LOGLEVEL__ is not a placeholder; those are __KUBECONFIG_FILENAME__, __KUBECONFIG_FILEPATH__,",
 		`{"type": "istio-cni", "token": "__SERVICEACCOUNT_TOKEN__"}`:  "no token goes into a CNI configuration",
 		`{"type": "istio-cni", "node": "__KUBERNETES_NODE_NAME__"}`:   "__KUBERNETES_NODE_NAME__: set node-name",
-		`{"type": "istio-cni"`:                                          "it is no JSON object",
+		`{"type": "istio-cni"`:                                          "it is not a JSON object",
 		`{"name": "x", "plugins": [{"type": "istio-cni"}]}`:             "write the entry of istio-cni by itself",
 		`{"type": "bridge"}`:                                            `type is "bridge"`,
 		`{"type": "istio-cni", "log_level": "loud"}`:                    `plugin_log_level is "loud"`,

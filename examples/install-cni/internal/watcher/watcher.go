@@ -63,7 +63,7 @@ const (
 // New returns a watcher, and starts nothing yet.
 func New(o Options) *Watcher {
 	return &Watcher{
-		options: o, reason: "the process that watches the node's pods is being started",
+		options: o, reason: "the process that watches the node's pods is starting",
 		client: podsource.Agent{RunDir: o.Dir, Timeout: answerWithin, Once: true},
 	}
 }
@@ -199,7 +199,7 @@ func (w *Watcher) ended(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
-		err = errors.New("it ended by itself")
+		err = errors.New("it ended unexpectedly")
 	}
 	if w.last != "" {
 		err = fmt.Errorf("%w: %s", err, w.last)
@@ -220,7 +220,7 @@ func (w *Watcher) told(line []byte, say func(string)) {
 	err := json.Unmarshal(line, &said)
 	switch {
 	case err != nil:
-		w.options.Log.Warn("what the process that watches pods says is not understood", "error", err)
+		w.options.Log.Warn("can't decode what the process that watches pods says", "error", err)
 	case said.Repair != nil:
 		w.mu.Lock()
 		w.repair = said.Repair
