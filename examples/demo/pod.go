@@ -88,7 +88,7 @@ func onlyPod(text []byte) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case len(read.Untyped) > 0:
-		return nil, fmt.Errorf(`line %d: it is no Kubernetes object: it has no "kind"`, read.Untyped[0].Line)
+		return nil, fmt.Errorf(`line %d: it is not a Kubernetes object: it has no "kind"`, read.Untyped[0].Line)
 	case len(read.Pods) > 1:
 		var names []string
 		for _, pod := range read.Pods {

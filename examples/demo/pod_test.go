@@ -67,7 +67,7 @@ func TestPodIsRefused(t *testing.T) {
 		"nothing":         {"", "it describes no pod"},
 		"comments":        {"# nothing\n---\n", "it describes no pod"},
 		"two documents":   {"kind: Pod\n---\nkind: Pod\n", "it holds 2 pods: give one of"},
-		"inline document": {"kind: Pod\n--- {b: 2}\n", `line 2: it is no Kubernetes object: it has no "kind"`},
+		"inline document": {"kind: Pod\n--- {b: 2}\n", `line 2: it is not a Kubernetes object: it has no "kind"`},
 		"neither":         {"a: [", "neither YAML nor JSON"},
 		"a key twice":     {"kind: Pod\nkind: Pod\n", "unusable YAML"},
 		"another kind":    {"apiVersion: apps/v1\nkind: Deployment\n", "only Deployment default/: kubectl get pod NAME -o yaml"},

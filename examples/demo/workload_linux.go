@@ -138,7 +138,7 @@ func listenUDP(address socketAddress) error {
 func serve(accepted net.Conn, name string) (err error) {
 	conn, ok := accepted.(*net.TCPConn)
 	if !ok {
-		return fmt.Errorf("%T is no connection of TCP", accepted)
+		return fmt.Errorf("%T is not a connection of TCP", accepted)
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {

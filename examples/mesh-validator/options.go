@@ -84,7 +84,7 @@ func parse(env environment) (options, error) {
 		return o, err
 	}
 	if err == nil && flags.NArg() > 0 {
-		err = fmt.Errorf("%q is no flag", flags.Arg(0))
+		err = fmt.Errorf("%q is not a flag", flags.Arg(0))
 	}
 	if err == nil {
 		o.tproxy = mode == "TPROXY"

@@ -25,7 +25,7 @@ func openLive(argument string) (ns *interception.Netns, live bool, err error) {
 	if number, found := strings.CutPrefix(argument, "pid:"); found {
 		pid, err := strconv.Atoi(number)
 		if err != nil || pid < 1 {
-			return nil, true, fmt.Errorf("%q is no process id", number)
+			return nil, true, fmt.Errorf("%q is not a process id", number)
 		}
 		ns, err = interception.OpenNetnsOfPID(pid, interception.NetnsOptions{})
 		return ns, true, err

@@ -232,7 +232,7 @@ func TestLiveNamespaceFails(t *testing.T) {
 	for name, test := range map[string]struct{ source, want string }{
 		"none":        {"netns:/nowhere", "no such file"},
 		"a file":      {"netns:testdata/cart.yaml", "not a network namespace"},
-		"no number":   {"pid:cart", `"cart" is no process id`},
+		"no number":   {"pid:cart", `"cart" is not a process id`},
 		"no process":  {"pid:4194305", "no such file"},
 		"own process": {"pid:1", "namespace is the host's"},
 	} {

@@ -95,7 +95,7 @@ func newTracing(packets []string, ports []uint, addresses []string) (*tracing, e
 	}
 	for _, port := range ports {
 		if port < 1 || port > 65535 {
-			return nil, fmt.Errorf("--listen %d is no port", port)
+			return nil, fmt.Errorf("--listen %d is not a port", port)
 		}
 		t.listen = append(t.listen, uint16(port))
 	}
@@ -114,7 +114,7 @@ func parsePrefixes(texts []string) ([]netip.Prefix, error) {
 			prefix, err = netip.PrefixFrom(address, address.BitLen()), nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("--address %s is no address, as 10.244.1.7 and 10.244.1.7/24 are: %w", text, err)
+			return nil, fmt.Errorf("--address %s is not an address, as 10.244.1.7 and 10.244.1.7/24 are: %w", text, err)
 		}
 		prefixes = append(prefixes, prefix)
 	}

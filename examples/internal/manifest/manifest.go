@@ -141,7 +141,7 @@ func (m *Manifest) item(list object, text []byte) error {
 	}
 	switch {
 	case item.Kind == "":
-		return errors.New(`it is no Kubernetes object: it has no "kind"`)
+		return errors.New(`it is not a Kubernetes object: it has no "kind"`)
 	case item.isList():
 		return errors.New("it is a list itself: give its items in one list")
 	}

@@ -63,7 +63,7 @@ type template struct {
 func parseObject(text []byte) (object, error) {
 	var o object
 	if err := json.Unmarshal(text, &o); err != nil {
-		return object{}, fmt.Errorf("it is no Kubernetes object, as kubectl prints one: %s", misfit(err))
+		return object{}, fmt.Errorf("it is not a Kubernetes object, as kubectl prints one: %s", misfit(err))
 	}
 	return o, nil
 }
@@ -111,7 +111,7 @@ func (o object) name() string { return o.Kind + " " + o.namespace() + "/" + o.ow
 func (o object) pod(text []byte) (Pod, error) {
 	pod := Pod{Name: o.name()}
 	if err := o.Metadata.err; err != nil {
-		return Pod{}, fmt.Errorf("it is no Kubernetes object: its metadata can't be read: %s", misfit(err))
+		return Pod{}, fmt.Errorf("it is not a Kubernetes object: its metadata can't be read: %s", misfit(err))
 	}
 	if err := o.Status.err; err != nil {
 		return Pod{}, fmt.Errorf("%s: its status can't be read: %s", pod.Name, misfit(err))
@@ -123,7 +123,7 @@ func (o object) pod(text []byte) (Pod, error) {
 	for _, ip := range ips {
 		address, err := netip.ParseAddr(ip.IP)
 		if err != nil {
-			return Pod{}, fmt.Errorf("%s: status.podIPs has %q, which is no address: %w", pod.Name, ip.IP, err)
+			return Pod{}, fmt.Errorf("%s: status.podIPs has %q, which is not an address: %w", pod.Name, ip.IP, err)
 		}
 		pod.Addresses = append(pod.Addresses, address.Unmap())
 	}

@@ -113,7 +113,7 @@ func addWord(rule *repair.Rule, word string) error {
 		}
 		return nil
 	default:
-		return fmt.Errorf("%q is no word of a rule: write namespaces=, owners=, verdicts=, do= or lose-unowned", word)
+		return fmt.Errorf("%q is not a word of a rule: write namespaces=, owners=, verdicts=, do= or lose-unowned", word)
 	}
 	if slices.Contains(strings.Split(list, ","), "") {
 		return fmt.Errorf("%q has an empty value", word)
