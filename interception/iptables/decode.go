@@ -30,7 +30,7 @@ func decode(words []string, family interception.Family, prefix string) (decoded,
 	case d.action == nil:
 		return decoded{}, errors.New("it does nothing")
 	case len(d.words) > 0:
-		return decoded{}, fmt.Errorf("%q is unknown behind the target", d.words[0])
+		return decoded{}, fmt.Errorf("%q is unknown after the target", d.words[0])
 	}
 	if err := d.finish(); err != nil {
 		return decoded{}, err
@@ -111,7 +111,7 @@ func (d *decoder) setModule() (err error) {
 	return err
 }
 
-var errUnknown = errors.New("plans have no word for it")
+var errUnknown = errors.New("no plan can say it")
 
 // condition decodes an option that has one value, or begins with one.
 func (d *decoder) condition(option, value string) error {

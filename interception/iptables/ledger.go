@@ -69,6 +69,6 @@ func readLedger(prefix string, sets ...ruleset) (route.Record, error) {
 }
 
 func ledgerError(name string, err error) error {
-	return fmt.Errorf("chain %s in table %s: %w: somebody has changed it: delete the chain, and check what it says by hand",
+	return fmt.Errorf("chain %s in table %s: %w: another program has changed it: delete the chain, and check what it says by hand",
 		name, ledgerTable, err)
 }

@@ -76,7 +76,7 @@ func (l *listing) line(line string) error {
 		}
 	}
 	if len(l.tables) == 0 {
-		return errors.New("it stands in no table")
+		return errors.New("it is in no table")
 	}
 	return l.tables[len(l.tables)-1].line(line)
 }
