@@ -177,7 +177,7 @@ type rule struct {
 func rules() []rule {
 	return []rule{
 		{LawIdempotent, "applying a plan again changes nothing, also when another process does it", (*suite).idempotent},
-		{LawReplaces, "whatever the owner had before, behind Apply the namespace holds what a fresh one would", (*suite).replaces},
+		{LawReplaces, "whatever the owner had before, after Apply the namespace holds what a fresh one would", (*suite).replaces},
 		{
 			LawRemoves, "Remove takes away everything of the owner's and nothing else, and is nil when there is nothing; " +
 				"a plan without objects does the same",
@@ -188,7 +188,7 @@ func rules() []rule {
 			(*suite).foreign,
 		},
 		{LawOwnersApart, "two owners work on one namespace, at once too, and neither touches what is the other's", (*suite).ownersApart},
-		{LawOrder, "rules stand in the order of the plan", (*suite).order},
+		{LawOrder, "rules are in the order of the plan", (*suite).order},
 		{LawFamilies, "a rule is there for the families that it is about: for both, where it is about neither", (*suite).families},
 		{LawObserves, "Observe of an applied plan equals it, and changes nothing", (*suite).observes},
 		{LawDrift, "every difference between a plan and the namespace is observed for what it is, and the next Apply heals it", (*suite).drift},

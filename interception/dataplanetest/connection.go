@@ -138,7 +138,7 @@ func broken(err error) (Verdict, error) {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return Dropped, nil
 	case err == nil:
-		return 0, errors.New("the speaker heard what nobody said")
+		return 0, errors.New("the speaker heard what the listener did not say")
 	}
 	return 0, err
 }

@@ -96,6 +96,6 @@ func ExampleConformance() {
 	}
 	// Output:
 	// applying a plan again changes nothing, also when another process does it
-	// whatever the owner had before, behind Apply the namespace holds what a fresh one would
+	// whatever the owner had before, after Apply the namespace holds what a fresh one would
 	// Remove takes away everything of the owner's and nothing else, and is nil when there is nothing; a plan without objects does the same
 }

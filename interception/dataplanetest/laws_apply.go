@@ -48,7 +48,7 @@ func (s *suite) replaces(t *testing.T) {
 			}
 			s.remove(t, LawReplaces, ns, caseOwner)
 			if diff := difference("an empty namespace", empty, "this one", s.Ground.Dump(t, ns)); diff != "" {
-				LawReplaces.broken(t, "removed behind all cases:\n%s", diff)
+				LawReplaces.broken(t, "removed after all cases:\n%s", diff)
 			}
 		})
 	}
@@ -75,7 +75,7 @@ func (s *suite) removes(t *testing.T) {
 			}
 			s.apply(t, LawRemoves, ns, c.Plan)
 			remove()
-			if diff := difference("the namespace before", before, "the namespace behind", s.Ground.Dump(t, ns)); diff != "" {
+			if diff := difference("the namespace before", before, "the namespace after", s.Ground.Dump(t, ns)); diff != "" {
 				LawRemoves.broken(t, "%s:\n%splan:\n%s", way, diff, c.Plan)
 			}
 		}
@@ -101,7 +101,7 @@ func (s *suite) foreign(t *testing.T) {
 			}
 		}
 		s.remove(t, LawForeign, ns, c.Plan.Owner)
-		if diff := difference("the namespace before", before, "the namespace behind Remove", s.Ground.Dump(t, ns)); diff != "" {
+		if diff := difference("the namespace before", before, "the namespace after Remove", s.Ground.Dump(t, ns)); diff != "" {
 			LawForeign.broken(t, "%splan:\n%s", diff, c.Plan)
 		}
 	})
@@ -136,7 +136,7 @@ func (s *suite) ownersApart(t *testing.T) {
 		s.holds(t, LawOwnersApart, ns, plan)
 	}
 	s.remove(t, LawOwnersApart, ns, other.Owner)
-	if diff := difference("the first owner's alone", alone, "behind the other's Remove", s.Ground.Dump(t, ns)); diff != "" {
+	if diff := difference("the first owner's alone", alone, "after the other's Remove", s.Ground.Dump(t, ns)); diff != "" {
 		LawOwnersApart.broken(t, "%s", diff)
 	}
 }
@@ -166,7 +166,7 @@ func (s *suite) parallel(t *testing.T) {
 	}
 	atOnce(t, handles, func(i int) error { return dataplane.Remove(t.Context(), handles[i], cases[at(i)].Plan.Owner) })
 	for i, ns := range handles {
-		if diff := difference("an empty namespace", before, "behind many Removes", s.Ground.Dump(t, ns)); diff != "" {
+		if diff := difference("an empty namespace", before, "after many Removes", s.Ground.Dump(t, ns)); diff != "" {
 			LawParallel.broken(t, "namespace %d, case %s:\n%s", i, cases[at(i)].Name, diff)
 		}
 	}

@@ -79,7 +79,7 @@ func (s *suite) failEach(t *testing.T, old, next *interception.Plan, failing fai
 		}
 		s.failed(t, n, err, held, was, will)
 		s.apply(t, LawFailures, ns, next)
-		if diff := difference("the new plan", will, "the namespace behind the next Apply", s.Ground.Dump(t, ns)); diff != "" {
+		if diff := difference("the new plan", will, "the namespace after the next Apply", s.Ground.Dump(t, ns)); diff != "" {
 			LawFailures.broken(t, "step %d: not healed:\n%s", n, diff)
 			return
 		}

@@ -49,7 +49,7 @@ func (s *suite) observes(t *testing.T) {
 		s.apply(t, LawObserves, ns, c.Plan)
 		before := s.Ground.Dump(t, ns)
 		s.holds(t, LawObserves, ns, c.Plan)
-		if diff := difference("the namespace before Observe", before, "behind it", s.Ground.Dump(t, ns)); diff != "" {
+		if diff := difference("the namespace before Observe", before, "after it", s.Ground.Dump(t, ns)); diff != "" {
 			LawObserves.broken(t, "%s", diff)
 		}
 		if state := s.observe(t, LawObserves, ns, c.Plan.Owner); state.Owner != c.Plan.Owner {
@@ -60,7 +60,7 @@ func (s *suite) observes(t *testing.T) {
 		}
 		s.remove(t, LawObserves, ns, c.Plan.Owner)
 		if state := s.observe(t, LawObserves, ns, c.Plan.Owner); len(state.Objects) > 0 {
-			LawObserves.broken(t, "behind Remove:\n%s", text(state))
+			LawObserves.broken(t, "after Remove:\n%s", text(state))
 		}
 	})
 }

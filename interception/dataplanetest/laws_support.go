@@ -30,7 +30,7 @@ func (s *suite) supports(t *testing.T) {
 			if applied == nil {
 				return
 			}
-			if diff := difference("the namespace before", before, "behind the refused Apply", s.Ground.Dump(t, ns)); diff != "" {
+			if diff := difference("the namespace before", before, "after the refused Apply", s.Ground.Dump(t, ns)); diff != "" {
 				LawSupports.broken(t, "%v:\n%s", applied, diff)
 			}
 		})

@@ -15,7 +15,7 @@ import (
 
 // errLost is a failure of the harness, not of the dataplane.
 var errLost = errors.New("the connection was made, but what it carries reached no listener of the harness: " +
-	"a rule drops it, or somebody else listens")
+	"a rule drops it, or another program listens")
 
 // sending is a probe on its way. When its sender has received nothing for the time of the silence,
 // it checks in the kernel whether packets are still on their way.

@@ -55,7 +55,7 @@ func Updates(t *testing.T, o UpdateOptions) {
 	for pass := range u.Kills {
 		u.goAll(t, func(w way) { u.kill(t, w, pass) })
 	}
-	t.Logf("%s: %s; behind kills stood: %s; probes were %s", u.names(), u.processes, u.stood, u.probed)
+	t.Logf("%s: %s; after kills there were: %s; probes were %s", u.names(), u.processes, u.stood, u.probed)
 }
 
 // updateTask is the task of a victim.
@@ -229,7 +229,7 @@ func (u *updating) kill(t testing.TB, w way, pass int) {
 		}
 		after := time.Duration((float64(pass) + u.random.Float64()) / float64(u.Kills) * float64(took) * math.Pow(0.9, float64(try)))
 		o := victim.Ending{When: victim.After(after), Group: u.random.IntN(2) == 0}
-		how := fmt.Sprintf(", killed behind %v of %v, with what it had started: %t", after, took, o.Group)
+		how := fmt.Sprintf(", killed after %v of %v, with what it had started: %t", after, took, o.Group)
 		if u.run(t, w, how, o).Killed || t.Failed() {
 			return
 		}
