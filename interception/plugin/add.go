@@ -71,7 +71,7 @@ func (a *addition) capture(ctx context.Context, c config, ref podsource.Ref) err
 		return a.enforce(within, c, ref, answer, mesh)
 	case ctx.Err() == nil && c.FailPolicy.Opens(ref.Namespace): // and nobody has told us to end
 		a.report.Reason, a.report.Detail = reasonFailOpen, err.Error()
-		a.log.Warn("pod is left alone, whether it is in the mesh or not: no source knows it, and fail_policy is open", "error", err.Error())
+		a.log.Warn("pod is left alone, in the mesh or not: no source knows it, and fail_policy is open", "error", err.Error())
 		return nil
 	default:
 		return sourceFailure(err, a.abandoned(c, err, time.Now()))
@@ -175,6 +175,6 @@ func (c *call) planIn(ns *interception.Netns, ref podsource.Ref, redirect sideca
 // record keeps what was applied. A pod that is captured is not kept from starting because a disk is full.
 func (a *addition) record(j journal.Journal, r journal.Record) {
 	if err := j.Write(r); err != nil {
-		a.log.Warn("what was applied is not recorded, and cannot be compared with later", "error", err.Error())
+		a.log.Warn("what was applied could not be recorded, so that later checks can't compare with it", "error", err.Error())
 	}
 }

@@ -49,7 +49,7 @@ func (c *call) check(ctx context.Context, args *skel.CmdArgs) (err error) {
 	attachment := journal.Attachment{Network: conf.Name, ContainerID: args.ContainerID, Interface: args.IfName}
 	record, err := conf.journal().Read(attachment)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.log.Warn("what ADD applied cannot be read, and is worked out anew", "error", err.Error())
+		c.log.Warn("the record of what ADD applied cannot be read; planning anew", "error", err.Error())
 	}
 	ctx, cancel := withTimeout(ctx, conf.Timeout.Duration())
 	defer cancel()
@@ -80,11 +80,11 @@ func (x examination) compareWithRecord(ctx context.Context, record journal.Recor
 	}
 	switch {
 	case err != nil:
-		x.log.Info("what the pod asks for now is not known, and not compared with what it asked for then", "error", err.Error())
+		x.log.Info("what the pod asks for now is unknown, and not compared with what it asked for then", "error", err.Error())
 	case plan == nil:
 		x.log.Warn("pod would be left alone now; the rules of its start stay", "reason", why)
 	case plan.Fingerprint() != record.Plan.Fingerprint():
-		x.log.Warn("pod asks for something else since its rules were applied; they stay as they are, until it is created again",
+		x.log.Warn("pod has asked for something else since its rules were applied; they stay as they are, until it is created again",
 			"then", record.Plan.Fingerprint(), "now", plan.Fingerprint())
 	}
 	return nil
@@ -160,7 +160,7 @@ func (x examination) compare(ctx context.Context, ns *interception.Netns, want *
 		}
 	}
 	if len(others) > 0 {
-		x.log.Warn("others have rules in the pod's network namespace, which may change where its traffic goes",
+		x.log.Warn("other programs have rules in the pod's network namespace, which may change where its traffic goes",
 			"rules", len(others), "first", boundedTo(others[0].String(), maxField))
 	}
 	if len(ours) > 0 {

@@ -119,14 +119,14 @@ func TestCHECKTellsOfAnnotationsThatChanged(t *testing.T) {
 	n.mustPass("CHECK", n.checked(), "")
 
 	a.set(agentOf(t, `15020,15090,15021`, `15020,15090,15021,8080`).pod)
-	n.mustPass("CHECK", n.checked(), `"level":"WARN"`, "asks for something else since")
+	n.mustPass("CHECK", n.checked(), `"level":"WARN"`, "has asked for something else since")
 
 	a.set(agentOf(t, `"name": "istio-proxy"`, `"name": "proxy"`).pod)
 	n.mustPass("CHECK", n.checked(), `"level":"WARN"`, "would be left alone now", "no-proxy")
 
 	a.set(interception.Pod{})
 	n.server.Close()
-	n.mustPass("CHECK", n.checked(`{"timeout": "1s"}`), "what the pod asks for now is not known")
+	n.mustPass("CHECK", n.checked(`{"timeout": "1s"}`), "what the pod asks for now is unknown")
 }
 
 // TestCHECKAfterARepair finds nothing amiss about a plan that spares the connections that were there before.
@@ -247,7 +247,7 @@ func TestCHECKTellsOfRulesOfOthers(t *testing.T) {
 	n := newNode(t, pod(t))
 	n.run(n.add()).mustSucceed(t)
 	n.nft("table ip thief { chain out { type nat hook output priority -150; tcp dport 80 redirect to :9; }; }")
-	n.mustPass("CHECK", n.checked(), `"level":"WARN"`, "others have rules", "thief")
+	n.mustPass("CHECK", n.checked(), `"level":"WARN"`, "other programs have rules", "thief")
 }
 
 func TestCHECKThatCannotRead(t *testing.T) {

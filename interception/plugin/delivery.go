@@ -69,7 +69,7 @@ func (c *call) tells() bool {
 func (c *call) keep(to spool.Spool, text []byte) {
 	if err := to.Append(text); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.transcript.kept = nil
-		c.log.Warn("what the agent should know is not kept", "error", err.Error())
+		c.log.Warn("can't keep what the agent should know", "error", err.Error())
 	}
 }
 

@@ -157,7 +157,7 @@ func sourceCode(e *podsource.Error) uint {
 func (c *call) resultFailure(err error) error {
 	return &Error{
 		Code: types.ErrDecodingFailure, Step: "read prevResult", Err: err,
-		Remedy: "the plugin before " + c.Name + " in the chain, or the runtime, wrote it: see whether their versions fit together",
+		Remedy: "the plugin before " + c.Name + " in the chain, or the runtime, wrote it: check whether their versions fit together",
 	}
 }
 

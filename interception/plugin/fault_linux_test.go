@@ -94,15 +94,15 @@ func serverFaults() []fault {
 		},
 		{
 			name: "500", server: answer(http.StatusInternalServerError, ""), notReady: true,
-			blame: sources, code: codeServer, message: "status 500", remedy: "how the API server is",
+			blame: sources, code: codeServer, message: "status 500", remedy: "check the API server's health",
 		},
 		{
 			name: "hang", server: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, notReady: true,
-			change: setting(`{"timeout": "1s"}`), blame: sources, code: codeTimeout, message: "1s", remedy: "see how the API server is doing",
+			change: setting(`{"timeout": "1s"}`), blame: sources, code: codeTimeout, message: "1s", remedy: "check the API server's health",
 		},
 		{
 			name: "slow drip", server: drip, notReady: true,
-			change: setting(`{"timeout": "1s"}`), blame: sources, code: codeTimeout, message: "1s", remedy: "see how the API server is doing",
+			change: setting(`{"timeout": "1s"}`), blame: sources, code: codeTimeout, message: "1s", remedy: "check the API server's health",
 		},
 		{
 			name: "garbage", server: answer(http.StatusOK, "<html>"), notReady: true,
@@ -235,8 +235,8 @@ func targetFaults() []fault {
 			name: "rules of iptables, which this build has not", change: setting(`{"dataplane": "iptables"}`),
 			blame: target, code: codeUnsupported, message: "has no iptables", remedy: "bin/istio-cni-iptables",
 		},
-		{name: "read-only disk", change: onDisk(syscall.MS_RDONLY), log: "is not recorded"},
-		{name: "full disk", change: onDisk(0), log: "is not recorded"},
+		{name: "read-only disk", change: onDisk(syscall.MS_RDONLY), log: "could not be recorded"},
+		{name: "full disk", change: onDisk(0), log: "could not be recorded"},
 	}
 }
 

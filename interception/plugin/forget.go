@@ -31,7 +31,7 @@ func (c *call) forget() {
 		err = conf.journal().Remove(a)
 	}
 	if err != nil {
-		c.log.Info("the record of a container is not found, and left to garbage collection",
+		c.log.Info("the record of a container was not found; garbage collection removes it",
 			"container", a.ContainerID, "error", err.Error())
 	}
 }
@@ -60,7 +60,7 @@ func (c *call) collect(configuration []byte) error {
 	if _, err := conf.journal().Keep(conf.Name, valid); err != nil {
 		return &Error{
 			Code: types.ErrIOFailure, Step: "forget containers that are gone", Err: err,
-			Remedy: "nothing is lost, and the next GC tries again; see to the directory " + conf.journal().Directory,
+			Remedy: "nothing is lost, and the next GC tries again; check the directory " + conf.journal().Directory,
 		}
 	}
 	return nil

@@ -76,7 +76,7 @@ func TestAJournalThatCannotBeWrittenIsAWarning(t *testing.T) {
 	}
 	o := n.exec("ADD", n.add())
 	o.mustSucceed(t)
-	if !strings.Contains(o.stderr, "is not recorded") || !slices.Contains(n.tables(), pluginName) {
+	if !strings.Contains(o.stderr, "could not be recorded") || !slices.Contains(n.tables(), pluginName) {
 		t.Errorf("tables %v, log:\n%s", n.tables(), o.stderr)
 	}
 }

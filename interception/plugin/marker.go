@@ -51,7 +51,7 @@ func (c *call) readNote() bool {
 	}
 	c.report.Reason = reasonUninstalled
 	c.report.Detail = boundedTo(fmt.Sprintf("by %s, %s", note.Owner, note.Time.Format(time.RFC3339)), maxField)
-	c.log.Info("everything is let pass, because the plugin was uninstalled; take it out of the CNI configuration", "detail", c.report.Detail)
+	c.log.Info("the plugin was uninstalled, and lets everything pass; take it out of the CNI configuration", "detail", c.report.Detail)
 	return true
 }
 
@@ -90,7 +90,7 @@ func (c *call) abandoned(conf config, asked error, now time.Time) string {
 		age, err = 0, since.set(now)
 	}
 	if err != nil {
-		c.log.Debug("it is not noted since when the node agent is gone", "error", err.Error())
+		c.log.Debug("can't note since when the node agent is gone", "error", err.Error())
 	}
 	if age < conf.AbandonedAfter.Or(pluginconf.DefaultAbandonedAfter) {
 		return ""
@@ -125,7 +125,7 @@ func isAttended(err error) bool {
 // attended takes the note away.
 func (c *call) attended(conf config) {
 	if err := os.Remove(conf.refusedMark().path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.log.Debug("the note that the node agent is gone stays", "error", err.Error())
+		c.log.Debug("can't remove the note that the node agent is gone", "error", err.Error())
 	}
 }
 

@@ -64,7 +64,7 @@ func TestAnUninstalledPluginNeedsNoOptions(t *testing.T) {
 		if came.code != 0 || (came.stdout != "") != (command == "ADD") {
 			t.Errorf("%s: got %+v", command, came)
 		}
-		if !strings.Contains(came.stderr, "owner of the rules") || strings.Count(came.stderr, "everything is let pass") != 1 {
+		if !strings.Contains(came.stderr, "owner of the rules") || strings.Count(came.stderr, "the plugin was uninstalled, and lets everything pass") != 1 {
 			t.Errorf("%s: got log %s", command, came.stderr)
 		}
 	}

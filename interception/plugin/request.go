@@ -66,7 +66,7 @@ func (c *call) ambientFailure(ref podsource.Ref) error {
 	}
 	return &Error{
 		Code: types.ErrUnsupportedField, Step: "decide about pod " + ref.String(),
-		Err:    errors.New("ambient_enabled is true, and this plugin has no ambient mode: the pod's traffic might pass the mesh by"),
+		Err:    errors.New("ambient_enabled is true, and this plugin has no ambient mode: the pod's traffic might bypass the mesh"),
 		Remedy: remedy,
 	}
 }

@@ -126,7 +126,7 @@ func (c *call) checkResult(conf config, netns string) error {
 	if len(conf.PrevResult) == 0 || string(conf.PrevResult) == "null" {
 		return &Error{
 			Code: types.ErrInvalidNetworkConfig, Step: "read prevResult", Err: errors.New("there is none"),
-			Remedy: "the container runtime passes what ADD came to, from its cache: see its log and version",
+			Remedy: "the container runtime passes ADD's result from its cache: see its log and version",
 		}
 	}
 	data, err := passThrough(conf.PrevResult, conf.CNIVersion)

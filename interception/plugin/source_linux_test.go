@@ -232,7 +232,7 @@ func TestFailPolicy(t *testing.T) {
 			o := n.run(n.add(`{"fail_policy": ` + test.policy + `}`))
 			if test.open {
 				o.mustSucceed(t)
-				n.mustLog(o, `"level":"WARN","msg":"pod is left alone, whether it is in the mesh or not`)
+				n.mustLog(o, `"level":"WARN","msg":"pod is left alone, in the mesh or not`)
 				n.mustLog(o, "status 403")
 			} else {
 				o.mustFail(t, codeForbidden)

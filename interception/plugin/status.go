@@ -35,7 +35,7 @@ func (c *call) status(ctx context.Context, configuration []byte) (err error) {
 			markErr = mark.set(now)
 		}
 		if markErr != nil {
-			c.log.Debug("it is not noted that the plugin is ready", "error", markErr.Error())
+			c.log.Debug("can't note that the plugin is ready", "error", markErr.Error())
 		}
 		return nil
 	}
@@ -56,7 +56,7 @@ func (c config) silent(asked error, age time.Duration, marked bool, now time.Tim
 	if strict && !marked {
 		var err error
 		if age, err = c.askedFor(now); err != nil {
-			return "it can't be noted since when, so that it might be for good: " + err.Error()
+			return "the plugin can't note since when, so that it might be for good: " + err.Error()
 		}
 	}
 	switch {

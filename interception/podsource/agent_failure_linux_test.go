@@ -94,7 +94,7 @@ func TestAgentFailures(t *testing.T) {
 		"a failure to come": {saying(http.StatusInsufficientStorage, `{"error":{"reason":"Full"}}`), podsource.ErrServer, `"Full"`, 3},
 		"a newer agent": {
 			saying(http.StatusNotFound, `{"error":{"reason":"UnsupportedVersion","versions":["v2","v3"]}}`), podsource.ErrProtocol,
-			`"UnsupportedVersion"; it speaks "v2, v3", and this side v1; let the node agent and the plugin`, 1,
+			`"UnsupportedVersion"; it speaks "v2, v3", and this side v1; use versions of the node agent`, 1,
 		},
 		"an older agent": {
 			saying(http.StatusNotFound, `{"error":{"reason":"UnknownPath"}}`), podsource.ErrProtocol, "speaks another version", 1,
@@ -237,7 +237,7 @@ func TestAgentThatHangs(t *testing.T) {
 			agent := agentFor(dir)
 			agent.CallTimeout = 30 * time.Millisecond
 			_, err := agent.Pod(t.Context(), web)
-			wantFailure(t, err, podsource.ErrTimeout, "30ms for one request are over: context deadline exceeded (asked 2 times); see the node agent's log")
+			wantFailure(t, err, podsource.ErrTimeout, "the 30ms for one request are over: context deadline exceeded (asked 2 times); see the node agent's log")
 
 			agent = agentFor(dir)
 			agent.Timeout = 30 * time.Millisecond

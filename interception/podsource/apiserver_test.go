@@ -444,7 +444,7 @@ func TestServerThatHangs(t *testing.T) {
 		source := sourceFor(t, server)
 		source.CallTimeout = 20 * time.Millisecond
 		_, err := source.Pod(t.Context(), web)
-		failure := wantFailure(t, err, podsource.ErrTimeout, "20ms for one request are over: context deadline exceeded (asked 10 times)")
+		failure := wantFailure(t, err, podsource.ErrTimeout, "the 20ms for one request are over: context deadline exceeded (asked 10 times)")
 		if failure.Attempts != 10 {
 			t.Errorf("asked %d times", failure.Attempts)
 		}
@@ -454,7 +454,7 @@ func TestServerThatHangs(t *testing.T) {
 		source := sourceFor(t, server)
 		source.Timeout = 30 * time.Millisecond
 		_, err := source.Pod(t.Context(), web)
-		wantFailure(t, err, podsource.ErrTimeout, "30ms in all are over: context deadline exceeded; see how the API server is doing")
+		wantFailure(t, err, podsource.ErrTimeout, "30ms in all are over: context deadline exceeded; check the API server's health")
 	})
 	t.Run("caller ends", func(t *testing.T) {
 		t.Parallel()
@@ -491,7 +491,7 @@ func TestPauseEndsWithTheContext(t *testing.T) {
 		return time.Hour
 	}
 	_, err := source.Pod(ctx, web)
-	wantFailure(t, err, podsource.ErrServer, "status 503; see how")
+	wantFailure(t, err, podsource.ErrServer, "status 503; check the API")
 }
 
 func TestFilesBesideTheKubeconfig(t *testing.T) {

@@ -132,13 +132,13 @@ func (e *Error) agentRemedy() string {
 	case isAny(e.Kind, ErrUnreachable):
 		return "see whether the node agent's pod runs on this node"
 	case isAny(e.Kind, ErrUntrusted):
-		return "see who listens there: it has to be root, or the user that asks"
+		return "check which user's program listens there: it has to be root's, or the user's that asks"
 	case isAny(e.Kind, ErrForbidden):
 		return "ask as root, or as the user that the node agent runs as"
 	case isAny(e.Kind, ErrNotFound, ErrStalePod):
 		return "nothing has to be done if the pod was deleted meanwhile; otherwise see whether the node agent reaches its API server"
 	case isAny(e.Kind, ErrProtocol):
-		return "let the node agent and the plugin be of versions that fit together: the agent installs its own plugin when it starts"
+		return "use versions of the node agent and the plugin that fit together: the agent installs its own plugin when it starts"
 	case isAny(e.Kind, ErrTimeout, ErrServer, ErrNotReady):
 		return "see the node agent's log"
 	default: // ErrAnswer, ErrNotPod, ErrTooLarge, ErrRequest
@@ -157,7 +157,7 @@ func (e *Error) apiServerRemedy() string {
 	case isAny(e.Kind, ErrUntrusted):
 		return "see whether the CA and the server in " + e.Kubeconfig + " are of one cluster, and the node's clock is right"
 	case isAny(e.Kind, ErrTimeout, ErrServer):
-		return "see how the API server is doing; the pod is tried again by the kubelet"
+		return "check the API server's health; the kubelet tries the pod again"
 	case isAny(e.Kind, ErrUnauthorized):
 		return "see whether the node agent runs and renews the token in " + e.Kubeconfig
 	case isAny(e.Kind, ErrForbidden):

@@ -26,7 +26,7 @@ func readFile(path string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a regular file", path)
 	case info.Mode().Perm()&0o022 != 0:
-		return nil, fmt.Errorf("%s has mode %s, and others may write to it: take that from them (chmod go-w)", path, info.Mode())
+		return nil, fmt.Errorf("%s has mode %s, and other users may write to it: forbid that (chmod go-w)", path, info.Mode())
 	case !trustedOwner(info):
 		return nil, fmt.Errorf("%s belongs to another user: give it to root (chown)", path)
 	}

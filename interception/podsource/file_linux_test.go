@@ -14,7 +14,7 @@ import (
 // TestKubeconfigOfOthers: a kubeconfig that somebody else could have written, and so could name an API server of theirs, is not used.
 func TestKubeconfigOfOthers(t *testing.T) {
 	t.Parallel()
-	for want, mode := range map[string]fs.FileMode{"": 0o644, "others may write to it: take that from them (chmod go-w)": 0o602, "-rw--w----": 0o620} {
+	for want, mode := range map[string]fs.FileMode{"": 0o644, "other users may write to it: forbid that (chmod go-w)": 0o602, "-rw--w----": 0o620} {
 		path := filepath.Join(t.TempDir(), "kubeconfig")
 		if err := os.WriteFile(path, []byte(minimal), 0o600); err != nil {
 			t.Fatal(err)

@@ -101,8 +101,8 @@ func TestIstioLogLeavesOut(t *testing.T) {
 	}{
 		"nothing":         {array(), 0, nil},
 		"one line":        {array(good), 1, nil},
-		"no array":        {`{"level":"info"}`, 0, []string{"not understood"}},
-		"no JSON":         {"hello", 0, []string{"not understood"}},
+		"no array":        {`{"level":"info"}`, 0, []string{"can't decode"}},
+		"no JSON":         {"hello", 0, []string{"can't decode"}},
 		"too much":        {array(strings.Repeat("x", 1<<20)), 0, []string{"1048576 bytes"}},
 		"no object":       {array(good, `"text"`, good), 2, []string{"not an object"}},
 		"no message":      {array(`{"level":"info","time":"2026-11-21T12:00:00Z"}`, good), 1, []string{"no msg"}},

@@ -82,7 +82,7 @@ func TestListenAgentRefuses(t *testing.T) {
 			"is not a directory",
 		},
 		"a directory for everybody": {
-			func(dir string) (string, error) { return dir, os.Chmod(dir, 0o777|fs.ModeSticky) }, "others may write to it: take that from them (chmod go-w)",
+			func(dir string) (string, error) { return dir, os.Chmod(dir, 0o777|fs.ModeSticky) }, "other users may write to it: forbid that (chmod go-w)",
 		},
 		"a symbolic link": {
 			func(dir string) (string, error) {
@@ -211,6 +211,6 @@ func TestPeersOfOtherUsersAreRefused(t *testing.T) {
 		}
 		defer listener.Close()
 		_, err = agentFor(dir).Pod(t.Context(), web)
-		wantFailure(t, err, podsource.ErrUntrusted, "is of user 1234, and not of root or user 0; see who listens there")
+		wantFailure(t, err, podsource.ErrUntrusted, "is of user 1234, and not of root or user 0; check which user's program listens there")
 	})
 }

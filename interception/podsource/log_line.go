@@ -37,7 +37,7 @@ func ParseLogLine(line []byte) (LogEntry, error) {
 			entry.Attributes[key] = text
 		}
 		if err != nil {
-			return LogEntry{}, fmt.Errorf("a log line has a %s that is none: %s", key, protocol.Quoted(text))
+			return LogEntry{}, fmt.Errorf("a log line has an invalid %s: %s", key, protocol.Quoted(text))
 		}
 	}
 	return entry, nil

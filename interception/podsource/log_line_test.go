@@ -35,7 +35,7 @@ func TestParseLogLine(t *testing.T) {
 		`{"msg":"cut sho`:            "not an object of JSON",
 		`[]`:                         "not an object of JSON",
 		`{"level":"loud","msg":"m"}`: "level",
-		`{"time":"never","msg":"m"}`: `time that is none: "never"`,
+		`{"time":"never","msg":"m"}`: `invalid time: "never"`,
 		`{"time":3}`:                 "time",
 	} {
 		if _, err := podsource.ParseLogLine([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {

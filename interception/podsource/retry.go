@@ -64,7 +64,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // withTimeout makes the end of the time say which time it was.
 func withTimeout(ctx context.Context, d time.Duration, what string) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, d, fmt.Errorf("%v %s are over: %w", d, what, context.DeadlineExceeded))
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("the %v %s are over: %w", d, what, context.DeadlineExceeded))
 }
 
 func orDefault(d, standard time.Duration) time.Duration {

@@ -56,14 +56,14 @@ func (s IstioLogServer) log(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, protocol.MaxBody)
 	var lines []string
 	if failure := decodeBody(r, &lines); failure != nil {
-		s.report(fmt.Errorf("log lines of a plugin are not understood: %s", protocol.Quoted(failure.refusal.Message)))
+		s.report(fmt.Errorf("can't decode log lines of a plugin: %s", protocol.Quoted(failure.refusal.Message)))
 		return
 	}
 	entries := make([]podsource.LogEntry, 0, len(lines))
 	for _, line := range lines {
 		entry, err := entryOfIstio([]byte(line))
 		if err != nil {
-			s.report(fmt.Errorf("a log line of a plugin is left out: %w", err))
+			s.report(fmt.Errorf("left out a log line of a plugin: %w", err))
 			continue
 		}
 		entries = append(entries, entry)

@@ -99,7 +99,7 @@ func checkRunDir(path string) error {
 	case !info.IsDir():
 		return fmt.Errorf("%s is not a directory", path)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%s has mode %s, and others may write to it: take that from them (chmod go-w)", path, info.Mode())
+		return fmt.Errorf("%s has mode %s, and other users may write to it: forbid that (chmod go-w)", path, info.Mode())
 	case !ok || (owner.Uid != 0 && int64(owner.Uid) != int64(os.Geteuid())):
 		return fmt.Errorf("%s belongs to another user: give it to root (chown)", path)
 	}
