@@ -111,7 +111,7 @@ func (p *Plan) parseSetRef(text string) (SetRef, error) {
 	name, _ := strings.CutPrefix(text, "@")
 	set, ok := p.Set(SetName(name))
 	if !ok {
-		return SetRef{}, fmt.Errorf("set %q is not in the plan, or stands behind the rule", name)
+		return SetRef{}, fmt.Errorf("set %q is not in the plan, or comes after the rule", name)
 	}
 	return SetRef{set.Name, set.Family}, nil
 }

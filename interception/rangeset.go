@@ -146,7 +146,7 @@ func parseRange[T ~uint16 | ~uint32](text string) (Range[T], error) {
 	}
 	last, err := parseNumber[T](to)
 	if err == nil && first > last {
-		err = fmt.Errorf("range %s is upside down", text)
+		err = fmt.Errorf("range %s ends before it begins", text)
 	}
 	return Range[T]{first, last}, err
 }
