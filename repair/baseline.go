@@ -105,7 +105,7 @@ func (d *diagnosis) since() {
 	}
 	another := d.criteria.Planner != "" && d.criteria.Planner != d.record.Planner
 	if another {
-		d.say(EvidencePlanner, fmt.Sprintf("planned by version %q, and this is %q", d.record.Planner, d.criteria.Planner))
+		d.say(EvidencePlanner, fmt.Sprintf("planned by version %q, but this is %q", d.record.Planner, d.criteria.Planner))
 	}
 	if today == nil {
 		return
@@ -136,7 +136,7 @@ func changedKeys(then, now *interception.Plan) []string {
 		if b == a || ofPlanner(b) && ofPlanner(a) {
 			continue
 		}
-		changed = append(changed, fmt.Sprintf("%s is %s now, and was %s", key, valueOf(a), valueOf(b)))
+		changed = append(changed, fmt.Sprintf("%s is now %s, but was %s", key, valueOf(a), valueOf(b)))
 	}
 	return changed
 }

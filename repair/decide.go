@@ -111,7 +111,7 @@ func againstDisruption(pod Pod, rule Rule) string {
 	case isStatic(pod, owner):
 		return "it is a static pod, which its node keeps: restart it there"
 	case !owned && !rule.LoseUnowned:
-		return "no controller would make it anew: set LoseUnowned, or delete it by hand"
+		return "no controller would create it again: set LoseUnowned, or delete it by hand"
 	case pod.RestartPolicy == RestartNever && !slices.Contains(rule.OwnerKinds, owner.Kind):
 		return "it is never restarted, and its work would be lost: have the rule name the owner kind " + strconv.Quote(owner.Kind)
 	default:

@@ -84,14 +84,14 @@ func TestObstacles(t *testing.T) {
 		want repair.Mode
 		why  string // for the first skipped mode
 	}{
-		"nothing observed":      {do(repair.ModeRepair, repair.ModeEvict), failed(), repair.ModeEvict, "nobody has looked into its namespace: observe it, and diagnose again"},
+		"nothing observed":      {do(repair.ModeRepair, repair.ModeEvict), failed(), repair.ModeEvict, "its namespace has not been observed: observe it, and diagnose again"},
 		"nothing to compare":    {do(repair.ModeRepair), all(failed(), holds(empty())), repair.ModeReport, "there is neither a record nor a plan of today"},
 		"others' rules":         {do(repair.ModeRepair), all(failed(), recorded(planned()), disturbed(planned())), repair.ModeReport, "its rules are in place, but another program's rules are in the way: remove those"},
 		"no record":             {do(repair.ModeRepair), all(failed(), today(widened()), holds(planned())), repair.ModeReport, "there is no record, and the namespace holds rules that may be what was meant: have the pod created again"},
 		"ended":                 {do(repair.ModeRepair), all(never, over), repair.ModeReport, "its life is over"},
 		"not broken":            {suspect, validator(ended(1), repair.ContainerState{}), repair.ModeDelete, "it is suspect, and only broken pods are repaired in place"},
 		"never restarted":       {do(repair.ModeDelete, repair.ModeLabel), all(never, over), repair.ModeLabel, `it is never restarted, and its work would be lost: have the rule name the owner kind "Job"`},
-		"unowned":               {do(repair.ModeEvict, repair.ModeLabel), all(failed(), unowned()), repair.ModeLabel, "no controller would make it anew: set LoseUnowned, or delete it by hand"},
+		"unowned":               {do(repair.ModeEvict, repair.ModeLabel), all(failed(), unowned()), repair.ModeLabel, "no controller would create it again: set LoseUnowned, or delete it by hand"},
 		"unowned, to be lost":   {lose, all(failed(), unowned()), repair.ModeDelete, ""},
 		"unowned, never":        {lose, all(over, never, unowned()), repair.ModeReport, `it is never restarted, and its work would be lost: have the rule name the owner kind ""`},
 		"static":                {lose, all(failed(), owned("Node")), repair.ModeReport, "it is a static pod, which its node keeps: restart it there"},
@@ -217,12 +217,12 @@ func TestPolicyValidate(t *testing.T) {
 	}
 	want := `invalid repair policy: rule 1: "restart" is not a mode: name nothing, report, label, delete, evict, repair
 invalid repair policy: rule 2: label is named twice
-invalid repair policy: rule 3: delete comes behind report, which can always be done
+invalid repair policy: rule 3: delete comes after report, which can always be done
 invalid repair policy: rule 4: the controller of a Deployment's pods is a ReplicaSet: name that
 invalid repair policy: rule 5: the controller of a CronJob's pods is a Job: name that
 invalid repair policy: rule 6: a namespace has no name: leave the list empty for all
 invalid repair policy: rule 7: nothing is done about "healthy": name broken, suspect, unknown, changed, outdated
-invalid repair policy: rule 8: only broken pods are repaired in place: others have their rules, or nobody knows which
+invalid repair policy: rule 8: only broken pods are repaired in place: others have their rules, or it is unknown which
 invalid repair policy: the label has the value "true" and no key`
 	if err.Error() != want {
 		t.Errorf("got\n%s", err)

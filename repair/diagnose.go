@@ -187,6 +187,6 @@ func (d *diagnosis) remedy() {
 	case d.kernel == withoutBaseline:
 		d.finding.NoPlan = "there is neither a record nor a plan of today"
 	default:
-		d.finding.NoPlan = "nobody has looked into its namespace: observe it, and diagnose again"
+		d.finding.NoPlan = "its namespace has not been observed: observe it, and diagnose again"
 	}
 }

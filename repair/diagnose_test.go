@@ -110,8 +110,8 @@ func TestEvidence(t *testing.T) {
 		"a key that is new, and another version": {
 			all(recorded(planned()), record(func(r *repair.Record) { r.Planner = "v1.0.0" }), today(widened()), holds(planned())),
 			[]string{
-				`planner: planned by version "v1.0.0", and this is "v1.1.0"`,
-				`annotations: traffic.sidecar.istio.io/excludeOutboundPorts is "9090" now, and was of no account`,
+				`planner: planned by version "v1.0.0", but this is "v1.1.0"`,
+				`annotations: traffic.sidecar.istio.io/excludeOutboundPorts is now "9090", but was of no account`,
 			},
 		},
 		"opted out": {
@@ -170,7 +170,7 @@ func TestChangedWherever(t *testing.T) {
 		}
 		pod, c := meshPod(recorded(made("*")), today(made("10.0.0.0/8")))
 		f := repair.Diagnose(pod, c)
-		const want = `annotations: example.com/key is "10.0.0.0/8" now, and was "*" by default`
+		const want = `annotations: example.com/key is now "10.0.0.0/8", but was "*" by default`
 		if f.Verdict != repair.Changed || f.Reason != repair.ReasonAnnotationsChanged || !strings.Contains(f.String(), want) {
 			t.Errorf("%s: %s", name, f)
 		}

@@ -44,7 +44,7 @@ func Example() {
 	fmt.Println("preconditions:", action.Target.UID, action.Target.ResourceVersion)
 	// Output:
 	// broken: validator; validator: init container istio-validation: exit code 126 (Error)
-	// evict shop/cart-7d9f-x2x4z: broken (validator); rule 2; not repair: nobody has looked into its namespace: observe it, and diagnose again
+	// evict shop/cart-7d9f-x2x4z: broken (validator); rule 2; not repair: its namespace has not been observed: observe it, and diagnose again
 	// preconditions: 0b9d 4711
 }
 
@@ -95,7 +95,7 @@ func ExampleDiagnose() {
 	// Output:
 	// broken drift
 	// kernel: 3 differences, of which the first is nat hook output: missing nat.output.output (connections from the pod): want hook output: tcp -> jump output
-	// annotations: traffic.sidecar.istio.io/excludeOutboundPorts is "5432" now, and was of no account
+	// annotations: traffic.sidecar.istio.io/excludeOutboundPorts is now "5432", but was of no account
 	// given back what was recorded: true
 }
 

@@ -93,7 +93,7 @@ func (r Rule) mistakes() []error {
 		}
 	}
 	if slices.Contains(r.Do, ModeRepair) && slices.ContainsFunc(r.Verdicts, func(v Verdict) bool { return v != Broken }) {
-		errs = append(errs, errors.New("only broken pods are repaired in place: others have their rules, or nobody knows which"))
+		errs = append(errs, errors.New("only broken pods are repaired in place: others have their rules, or it is unknown which"))
 	}
 	return errs
 }
@@ -107,7 +107,7 @@ func misplaced(mode Mode, before []Mode) error {
 	case slices.Contains(before, mode):
 		return fmt.Errorf("%s is named twice", mode)
 	case always >= 0:
-		return fmt.Errorf("%s comes behind %s, which can always be done", mode, before[always])
+		return fmt.Errorf("%s comes after %s, which can always be done", mode, before[always])
 	default:
 		return nil
 	}

@@ -29,7 +29,7 @@ type Options struct {
 }
 
 // ErrChanged is in the error for a target without the expected content.
-var ErrChanged = errors.New("the file was changed by somebody else meanwhile; read it again")
+var ErrChanged = errors.New("another program has changed the file meanwhile; read it again")
 
 // Write gives the file of this name the content data, and reports whether it had to be written. The
 // directory must exist. After an error the old file is in place; if changed is true, the new file

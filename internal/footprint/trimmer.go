@@ -24,7 +24,7 @@ type Trimmer struct {
 func NewTrimmer(quiet time.Duration, trim func() error, log *slog.Logger) *Trimmer {
 	return &Trimmer{quiet, time.AfterFunc(quiet, func() {
 		if err := trim(); err != nil {
-			log.Warn("memory that isn't in use is not given back", "error", err)
+			log.Warn("can't give back unused memory", "error", err)
 		}
 	})}
 }

@@ -76,7 +76,7 @@ func (c *Client) Ask(r Request) ([][]byte, error) {
 			return list, err
 		}
 	}
-	return nil, fmt.Errorf("%w %d times: others make changes all the time", errInterrupted, maxDumps)
+	return nil, fmt.Errorf("%w %d times: other programs keep making changes", errInterrupted, maxDumps)
 }
 
 func (c *Client) ask(r Request) ([][]byte, error) {

@@ -149,7 +149,7 @@ func (c *Change) Finish() error {
 // that use them. Settle adds these again.
 func (c *Change) Settle(ctx context.Context) error {
 	if err := c.Finish(); err != nil {
-		return fmt.Errorf("the plan stands, and something of the one before is left: %w", err)
+		return fmt.Errorf("the plan is in place, but something of the one before could not be removed: %w", err)
 	}
 	if !c.Stale() {
 		return nil
@@ -159,7 +159,7 @@ func (c *Change) Settle(ctx context.Context) error {
 		err = again.Do(context.WithoutCancel(ctx))
 	}
 	if err != nil {
-		return fmt.Errorf("the plan stands, but for what went with an address of the one before: %w", err)
+		return fmt.Errorf("the plan is in place, except for what was lost with an address of the one before: %w", err)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // ErrBusy means that other programs held the spool for all the time that the caller could wait.
-var ErrBusy = errors.New("others are at work on it; nothing has to be done, what was to be kept is lost")
+var ErrBusy = errors.New("other processes are using it; nothing has to be done, but what was to be kept is lost")
 
 // Spool is a place for lines.
 type Spool struct {

@@ -41,7 +41,7 @@ func (c *Controller) act(ctx context.Context, pod repair.Pod, p *patient, o *Out
 func (c *Controller) repair(ctx context.Context, pod repair.Pod, p *patient, a repair.Action) error {
 	// A plan comes from an observation: without Namespaces there is none.
 	if c.options.Namespaces == nil {
-		return errors.New("nobody knows the namespaces of this node's pods")
+		return errors.New("no finder knows the namespaces of this node's pods")
 	}
 	err := c.options.Namespaces.Repair(ctx, pod, a.Plan)
 	c.mu.Lock()

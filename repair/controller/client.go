@@ -152,7 +152,7 @@ func (c *Client) Tell(ctx context.Context, e Event) error {
 	if err == nil || apierrors.IsAlreadyExists(err) {
 		return nil
 	}
-	return fmt.Errorf("tell of pod %s that %s: %w", e.About, e.Reason, err)
+	return fmt.Errorf("record the event for pod %s that %s: %w", e.About, e.Reason, err)
 }
 
 // defaultComponent is the default for Component. Istio's repair uses the same name.

@@ -59,7 +59,7 @@ type Mesh interface {
 // then compares with the earlier record, if there is one. One cause is that neither a record nor
 // libcni's cache names the pod's attachment: no DEL would remove a record without it. As long as
 // the rules are in place, they are not replaced by what the pod asks for later.
-var ErrNotRecorded = errors.New("what was applied is not recorded")
+var ErrNotRecorded = errors.New("what was applied could not be recorded")
 
 // ErrChanged is in the error for a plan that is not the pod's, or no longer.
 var ErrChanged = errors.New("look at the pod again, or have it created again")
