@@ -42,7 +42,7 @@ func TestDemonstration(t *testing.T) {
 		result := demo(t, programs).by(plainUser).run(t)
 		result.wantsCode(t, exitOK)
 		result.wantsGreen(t)
-		result.wants(t, "needs a second uid", "nobody here can be a second user", "9 not made")
+		result.wants(t, "needs a second uid", "this machine has no second user", "9 not made")
 	})
 	t.Run("a pod of one's own", func(t *testing.T) {
 		t.Parallel()

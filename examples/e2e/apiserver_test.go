@@ -71,8 +71,8 @@ func TestAPIServerAwayForLong(t *testing.T) {
 	if _, err := s.PointToPoint.Run(t.Context(), "kill", "-KILL", daemon.pid("install-cni")); err != nil {
 		t.Fatal(err)
 	}
-	s.Await("a daemon that is started meanwhile", answers(s.PointToPoint, "pods: the API server doesn't tell", ": refused: "))
-	s.AwaitFor(4*time.Minute, "a daemon that was there before", answers(s.Bridge, "pods: the API server has told nothing", ": refused, "))
+	s.Await("a daemon that is started meanwhile", answers(s.PointToPoint, "pods: the API server doesn't answer", ": refused: "))
+	s.AwaitFor(4*time.Minute, "a daemon that was there before", answers(s.Bridge, "pods: the API server has said nothing", ": refused, "))
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}

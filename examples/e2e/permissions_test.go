@@ -307,7 +307,7 @@ func (p *permissions) streamNoLists() {
 // deleted first, and logs that.
 func (p *permissions) endNotWatched() {
 	p.Delete(p.Daemon(p.Bridge))
-	p.awaitLog(p.Bridge, "doesn't tell whether the installation goes on", "forbidden", "istio-cni-installed")
+	p.awaitLog(p.Bridge, "doesn't say whether the installation still exists", "forbidden", "istio-cni-installed")
 }
 
 // endNotListed is endNotWatched with an API server that streams no lists.

@@ -51,7 +51,7 @@ func TestSigningKeyExchanged(t *testing.T) {
 	for _, node := range s.Cluster.Nodes() {
 		daemon := s.Daemon(node)
 		s.Await("the watch of "+daemon.Name+" to be refused", func(context.Context) (bool, error) {
-			_, behind, broken := strings.Cut(s.LogsOf(daemon, "install-cni"), "the API server doesn't tell about the node's pods")
+			_, behind, broken := strings.Cut(s.LogsOf(daemon, "install-cni"), "the API server doesn't answer about the node's pods")
 			return broken && strings.Contains(behind, "Unauthorized"), nil
 		})
 	}

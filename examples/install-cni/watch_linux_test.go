@@ -96,7 +96,7 @@ func TestAPIServerThatIsAway(t *testing.T) {
 	cluster := clusterFor(t, n)
 	cluster.Refuse(http.StatusServiceUnavailable)
 	p := n.start()
-	p.waitAnswer(http.StatusServiceUnavailable, "not ready\npods: the API server doesn't tell about the pods of node node-1")
+	p.waitAnswer(http.StatusServiceUnavailable, "not ready\npods: the API server doesn't answer about the pods of node node-1")
 	n.until("installed", n.netDir, func() bool { return n.hasEntry("10-calico.conflist") })
 	agent := podsource.Agent{RunDir: n.runDir}
 	if status, err := agent.Status(t.Context()); err != nil || status.Ready || !strings.Contains(status.Reason, "API server") {
@@ -135,7 +135,7 @@ func TestAPIServerThatRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := n.start()
-	p.waitAnswer(http.StatusServiceUnavailable, "pods: the API server doesn't tell about the pods of node node-1: refused: ")
+	p.waitAnswer(http.StatusServiceUnavailable, "pods: the API server doesn't answer about the pods of node node-1: refused: ")
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)

@@ -291,12 +291,12 @@ func (v *validation) send(ctx context.Context, to netip.AddrPort) (place, error)
 	}
 	answer, err := bufio.NewReader(io.LimitReader(conn, maxLine)).ReadString('\n')
 	if err != nil {
-		return "", fmt.Errorf("somebody took the connection, and did not answer as this process would: %w", err)
+		return "", fmt.Errorf("another program took the connection, and did not answer as this process would: %w", err)
 	}
 	for _, at := range []place{deskOutbound, deskInbound, deskOpen} {
 		if v.answer(at, nonce) == answer {
 			return at, nil
 		}
 	}
-	return "", errors.New("somebody took the connection, and did not answer as this process would")
+	return "", errors.New("another program took the connection, and did not answer as this process would")
 }

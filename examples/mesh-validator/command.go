@@ -160,7 +160,7 @@ func end(env environment, o options, code int, text string) int {
 		err = errors.Join(err, file.Close())
 	}
 	if err != nil {
-		fmt.Fprintf(env.stderr, "mesh-validator: the message is not left for Kubernetes: %v\n", err)
+		fmt.Fprintf(env.stderr, "mesh-validator: can't write the message for Kubernetes: %v\n", err)
 	}
 	return code
 }

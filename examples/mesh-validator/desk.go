@@ -160,7 +160,7 @@ func (d *desk) attendProbe(conn net.Conn, at place) {
 	case p.captured && d.passed.Load():
 		status, text, p.success = "200 OK", "captured", true
 	case p.captured:
-		text = "captured, and the rest isn't yet"
+		text = "captured, but the rest isn't yet"
 	}
 	if _, err := io.WriteString(conn, httpAnswer(status, text)); err != nil {
 		p.success = false // the kubelet did not receive it, and probes again

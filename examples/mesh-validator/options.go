@@ -36,7 +36,7 @@ const usageText = `mesh-validator tries whether the traffic of the pod that it r
 It listens on the proxy's ports, so it runs before the proxy. It needs no privileges.
 
 Checks (-check, several with commas):
-  outbound  connects to an address of nobody's, which has to end at -outbound-port; not for the proxy's user
+  outbound  connects to an address that no machine has, which has to end at -outbound-port; not for the proxy's user
   self      connects to the pod's own address as the proxy's user, which has to end at -inbound-port
   probe     waits for a startup probe (httpGet) to -probe-port, which has to end at -inbound-port
   auto      self for the proxy's user, outbound for others, and probe with -probe-port
@@ -193,7 +193,7 @@ func (o *options) validate(mode string) error {
 	case o.output != "text" && o.output != "json":
 		return fmt.Errorf("-o %q: there are text and json", o.output)
 	case o.timeout <= 0:
-		return fmt.Errorf("-timeout %s: give it some time", o.timeout)
+		return fmt.Errorf("-timeout %s: give a time above zero", o.timeout)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ const (
 var errFindings = errors.New("there are findings")
 
 // errTold ends a command that has already printed its error.
-var errTold = errors.New("something went wrong, as was said")
+var errTold = errors.New("something went wrong, as printed above")
 
 func run(ctx context.Context, env environment) int {
 	root := newCommand(env)

@@ -114,7 +114,7 @@ func TestLiveNamespaceWithRulesOfSomebodyElse(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	got = meshplan(t, "", "trace", "netns:"+path, "-o", "short", fromPod)
-	if got.code != exitOK || !strings.Contains(got.stderr, "inet thief/out (hook output, priority -110) is somebody else's") {
+	if got.code != exitOK || !strings.Contains(got.stderr, "inet thief/out (hook output, priority -110) belongs to another program") {
 		t.Errorf("trace says nothing of others: %+v", got)
 	}
 }
@@ -134,8 +134,8 @@ func TestTraceWarnsOfOthersRulesAlone(t *testing.T) {
 		t.Fatalf("%v: %s", err, output)
 	}
 	got := meshplan(t, "", "trace", "netns:"+path, "-o", "short", "tcp uid 1 gid 1 > 10.0.0.1:80")
-	const want = "warning: inet consul_tproxy/closed (hook forward, priority 0) is somebody else's, may change this, and is not walked: ask explain\n" +
-		"warning: inet consul_tproxy/x (hook output, priority -100) is somebody else's, may change this, and is not walked: ask explain\n"
+	const want = "warning: inet consul_tproxy/closed (hook forward, priority 0) belongs to another program, may change this, and is not walked: ask explain\n" +
+		"warning: inet consul_tproxy/x (hook output, priority -100) belongs to another program, may change this, and is not walked: ask explain\n"
 	lines := strings.SplitAfter(got.stderr, "\n")
 	slices.Sort(lines)
 	if sorted := strings.Join(lines, ""); sorted != want {

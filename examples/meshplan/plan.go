@@ -13,8 +13,8 @@ import (
 
 const planLong = `Plan prints the rules that a Pod gets, a plan has or a live namespace holds.
 
-The forms: "table" is for people; "text" has everything, the annotation behind
-each rule too; "json" of one pod is read by the other commands, and of several pods
+The forms: "table" is for people; "text" has everything, with the annotation of
+each rule; "json" of one pod is read by the other commands, and of several pods
 it is a list with their names; "nft", "iptables" and "ip6tables" are what nft(8),
 iptables-restore(8) and ip6tables-restore(8) take; "mermaid" is a picture of the
 chains for a document.`

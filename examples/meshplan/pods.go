@@ -33,7 +33,7 @@ func (s *source) parse(command *cobra.Command, text []byte, prefix string, selec
 		return s.parsePlan(read)
 	}
 	for _, other := range read.Others {
-		fmt.Fprintf(command.ErrOrStderr(), "note: %s is passed over: it makes no pods\n", other)
+		fmt.Fprintf(command.ErrOrStderr(), "note: skipped %s, which makes no pods\n", other)
 	}
 	pods, err := selected.of(read.Pods)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *source) parsePlan(read manifest.Manifest) ([]rules, error) {
 		return nil, fmt.Errorf(`line %d: neither a Kubernetes object (it has no "kind") nor a plan (it has no "owner")`, document.Line)
 	}
 	if len(read.Untyped)+len(read.Pods)+len(read.Others) > 1 {
-		return nil, errors.New("a plan is there, and other documents beside it: give it alone")
+		return nil, errors.New("there is a plan among other documents: give it alone")
 	}
 	plan := &interception.Plan{}
 	if err := json.Unmarshal(document.JSON, plan); err != nil {

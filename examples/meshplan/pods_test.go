@@ -53,7 +53,7 @@ func TestSeveralPods(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"note: Service shop/orders is passed over",
+		"note: skipped Service shop/orders",
 		"Deployment shop/cart: the pod is left alone: no-proxy (istio-proxy); to plan it all the same, add --anyway; a template",
 	} {
 		if !strings.Contains(got.stderr, want) {
@@ -154,7 +154,7 @@ func TestTraceThroughThePodOfAnAddress(t *testing.T) {
 	if got.code != exitOK || !strings.HasPrefix(got.stdout, "# Pod default/cart-1\ndelivered to proxy-15006") {
 		t.Errorf("%+v", got)
 	}
-	if !strings.Contains(got.stderr, `note: Pod default/cart-0 is passed over: packet "`) || !strings.Contains(got.stderr, "the pod has no address 10.244.1.8") {
+	if !strings.Contains(got.stderr, `note: skipped Pod default/cart-0: packet "`) || !strings.Contains(got.stderr, "the pod has no address 10.244.1.8") {
 		t.Errorf("no note: %q", got.stderr)
 	}
 	got = meshplan(t, addressed, "trace", "-", "-o", "json", toFirst, toSecond, toSecond)

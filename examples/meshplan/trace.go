@@ -23,8 +23,8 @@ A PACKET is the first one of a connection:
   tcp uid 1000 gid 1000 > 192.0.2.1:443           from the pod, by user and group
   tcp uid 1337 gid 1337 127.0.0.6:0 > 10.244.0.2:8080   with a source address
   tcp in eth0 192.0.2.9:40000 > 10.244.0.2:8080   from outside, by an interface
-TCP may have "flags ack" or the like behind it, a socket "mark 0x539" and
-"transparent" behind its ids.
+TCP may be followed by "flags ack" or the like, a socket's ids by "mark 0x539" and
+"transparent".
 
 The pod has lo, and eth0 with the addresses of its status or of the live namespace,
 or else 10.244.0.2 and fd00:10:244::2. The proxy listens on the ports that rules send
@@ -125,7 +125,7 @@ func parsePrefixes(texts []string) ([]netip.Prefix, error) {
 // does not reach.
 func (t *tracing) walk(r rules) (answer, error) {
 	for _, chain := range chainsOfOthers(r.state) {
-		fmt.Fprintf(t.notes, "warning: %s is somebody else's, may change this, and is not walked: ask explain\n", chain)
+		fmt.Fprintf(t.notes, "warning: %s belongs to another program, may change this, and is not walked: ask explain\n", chain)
 	}
 	if t.addresses != nil {
 		r.addresses = t.addresses
@@ -169,7 +169,7 @@ func (t *tracing) arriving(pod trace.Namespace, r rules) ([]trace.Packet, error)
 			packets = append(packets, packet)
 		case r.several:
 			t.passed[i] = true
-			fmt.Fprintf(t.notes, "note: %s is passed over: %v\n", r.name, err)
+			fmt.Fprintf(t.notes, "note: skipped %s: %v\n", r.name, err)
 		default:
 			return nil, err
 		}

@@ -54,12 +54,12 @@ type options struct {
 }
 
 const usage = `node-watcher knows the pods of one node, and answers for them on a unix socket.
-install-cni starts it, and ends it by its standard input: nobody else has to.
+install-cni starts it, and ends it by closing its standard input.
 
 Example:
   node-watcher -node=node-1 -dir=/run/watcher -server=https://10.96.0.1:443 -token=token -ca-file=ca.crt
 
-Exit codes: 0 told to end, 1 failure, 2 wrong command line.
+Exit codes: 0 stopped, 1 failure, 2 wrong command line.
 
 Flags:
 `
@@ -74,16 +74,16 @@ func parse(env environment) (options, error) {
 	}
 	flags.BoolVar(&o.about, "version", false, "print the version, and end")
 	flags.StringVar(&o.node, "node", "", "`name` of the node")
-	flags.StringVar(&o.dir, "dir", "", "`directory` for the socket, which nobody else may write to")
+	flags.StringVar(&o.dir, "dir", "", "`directory` for the socket, which no other user may write to")
 	flags.StringVar(&o.server.URL, "server", "", "`URL` of the API server")
 	flags.StringVar(&o.server.TokenFile, "token", "", "`file` with the bearer token; it is read again when it changes")
 	flags.StringVar(&o.server.CAFile, "ca-file", "", "`file` with the certificates of the API server's CA")
 	flags.BoolVar(&o.server.Insecure, "skip-tls-verify", false, "don't verify the API server's certificate")
 	flags.StringVar(&o.installation, "installation", "",
 		"the ConfigMap, as `namespace/name`, that only the end of the installation removes; empty: it isn't watched")
-	flags.StringVar(&o.repair, "repair", "", "what is to be done about pods that are not captured, as `JSON`; empty: nobody looks after them")
+	flags.StringVar(&o.repair, "repair", "", "what is to be done about pods that are not captured, as `JSON`; empty: nothing")
 	flags.DurationVar(&o.silence, "silence", 3*time.Minute,
-		"for how `long` the API server may say nothing until this program isn't ready; a quiet watch has an answer about once a minute")
+		"for how `long` the API server may be silent until this program isn't ready; a quiet watch has an answer about once a minute")
 	flags.TextVar(&o.level, "log-level", slog.LevelInfo, "`level` of the log")
 	if err := flags.Parse(env.args); err != nil {
 		return o, err
@@ -95,7 +95,7 @@ func parse(env environment) (options, error) {
 		return o, fmt.Errorf("-node, -dir and -server are needed, and nothing but flags")
 	}
 	if o.silence <= 0 {
-		return o, fmt.Errorf("-silence=%s: give a time that is longer than nothing, such as 3m", o.silence)
+		return o, fmt.Errorf("-silence=%s: give a time above zero, such as 3m", o.silence)
 	}
 	return o, nil
 }
@@ -206,7 +206,7 @@ func (a *announcer) status(status podsource.AgentStatus) {
 func (a *announcer) pod(ref podsource.Ref, pod *interception.Pod) {
 	news, err := podnews.Of(ref, pod)
 	if err != nil {
-		a.log.Warn("the daemon is not told about a pod, and has to ask", "pod", ref.String(), "error", err)
+		a.log.Warn("can't tell the daemon about a pod; it has to ask", "pod", ref.String(), "error", err)
 	}
 	a.line(news)
 }
@@ -220,7 +220,7 @@ func (a *announcer) line(what any) {
 		a.mu.Unlock()
 	}
 	if err != nil {
-		a.log.Warn("nobody is told how this is going", "error", err)
+		a.log.Warn("can't tell the daemon how this is going", "error", err)
 	}
 }
 

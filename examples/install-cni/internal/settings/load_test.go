@@ -190,7 +190,7 @@ func TestBadValues(t *testing.T) {
 		"chained-cni-plugin":     {"maybe": "write true or false"},
 		"istio-owned-cni-config": {"maybe": "write true or false"},
 		"install-mode":           {"both": "write one of"},
-		"ambient-enabled":        {"true": "pass the mesh by; set it to false", "perhaps": "write true or false"},
+		"ambient-enabled":        {"true": "bypass the mesh; set it to false", "perhaps": "write true or false"},
 		"ambient-ipv6":           {"perhaps": "write true or false"},
 	} {
 		for value, want := range values {

@@ -132,7 +132,7 @@ func daemon() []Setting {
 	t.add("installation-config-map", "", label(func(s *Settings) *string { return &s.InstallationConfigMap }),
 		"the ConfigMap in pod-namespace that only the end of the installation removes; it is watched where node-name is set, and its removal "+
 			"says that an API server which refuses to answer for the DaemonSet does so for good; empty: none")
-	t.add("ambient-enabled", "false", only(false, "ambient mode is not supported yet, and pods that rely on it would pass the mesh by"),
+	t.add("ambient-enabled", "false", only(false, "ambient mode is not supported yet, and pods that rely on it would bypass the mesh"),
 		"ambient mode; true is not supported yet")
 	return t.rows
 }

@@ -87,7 +87,7 @@ func New(o Options) (*Pods, error) {
 	}
 	if o.OnPod != nil {
 		if _, err := p.informer.AddEventHandler(teller(o.OnPod)); err != nil {
-			return nil, fmt.Errorf("hear of pods: %w", err)
+			return nil, fmt.Errorf("watch pods: %w", err)
 		}
 	}
 	return p, nil
@@ -156,7 +156,7 @@ func (p *Pods) failed(_ context.Context, _ *cache.Reflector, err error) {
 // answers logs that the API server fails in another way than before, or no longer.
 func (p *Pods) answers(kind string, err error) {
 	if err == nil {
-		p.options.Log.Info("the API server tells about the node's pods again", "server", p.options.Server.URL)
+		p.options.Log.Info("the API server answers about the node's pods again", "server", p.options.Server.URL)
 		return
 	}
 	p.untold(kind, err)
@@ -164,9 +164,9 @@ func (p *Pods) answers(kind string, err error) {
 
 // untold reports why the API server does not answer.
 func (p *Pods) untold(kind string, err error) {
-	p.options.Log.Warn("the API server doesn't tell about the node's pods; trying again",
+	p.options.Log.Warn("the API server doesn't answer about the node's pods; trying again",
 		"server", p.options.Server.URL, "failure", kind, "error", err)
-	p.tell("the API server doesn't tell about the pods of node " + p.options.Node + ": " + kind + ": " + err.Error())
+	p.tell("the API server doesn't answer about the pods of node " + p.options.Node + ": " + kind + ": " + err.Error())
 }
 
 // Status returns the current status. Unlike the status for OnStatus, it is not ready while the API
@@ -183,7 +183,7 @@ func (p *Pods) Status(context.Context) (podsource.AgentStatus, error) {
 	server.Failure = cmp.Or(server.Failure, contact.Timeout)
 	silent := (time.Duration(server.Age) * time.Second).String()
 	status.Ready = false
-	status.Reason = fmt.Sprintf("the API server has told nothing about the pods of node %s for %s: %s", p.options.Node, silent, server.Failure)
+	status.Reason = fmt.Sprintf("the API server has said nothing about the pods of node %s for %s: %s", p.options.Node, silent, server.Failure)
 	if err := p.contact.Err(); err != nil {
 		status.Reason += fmt.Sprintf(", %d times: %v", server.Failures, err)
 	}
@@ -207,7 +207,7 @@ func (p *Pods) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, erro
 	switch {
 	case !found || !isPod:
 		if brokenAt != "" && brokenAt == p.informer.LastSyncResourceVersion() {
-			return interception.Pod{}, fmt.Errorf("%w: the API server has told nothing lately", podsource.ErrNotReady)
+			return interception.Pod{}, fmt.Errorf("%w: the API server has said nothing lately", podsource.ErrNotReady)
 		}
 		return interception.Pod{}, podsource.ErrNotFound
 	case known.TooLarge:

@@ -154,7 +154,7 @@ func TestServerThatIsAway(t *testing.T) {
 	t.Cleanup(func() { f.cluster.Refuse(http.StatusServiceUnavailable); f.server.Close() })
 	f.start(t, Server{URL: f.server.URL})
 	f.waitStatus(t, false, "are being listed")
-	f.waitStatus(t, false, "doesn't tell about the pods of node a")
+	f.waitStatus(t, false, "doesn't answer about the pods of node a")
 	f.waitPod(t, "web-0", podsource.ErrNotReady, nil)
 	f.cluster.Refuse(0)
 	f.waitStatus(t, true, "")

@@ -71,7 +71,7 @@ func TestSilence(t *testing.T) {
 	f.waitNow(t, "after a bookmark", func(s podsource.AgentStatus) bool { return s.Ready && s.Server.Age < 169 })
 	f.pass(3*time.Minute + time.Second)
 	f.waitNow(t, "silent", func(s podsource.AgentStatus) bool {
-		return !s.Ready && s.Server.Failure == contact.Timeout && strings.Contains(s.Reason, "has told nothing about the pods of node a for 3m")
+		return !s.Ready && s.Server.Failure == contact.Timeout && strings.Contains(s.Reason, "has said nothing about the pods of node a for 3m")
 	})
 	f.waitPod(t, "web-0", nil, known)
 	f.waitPod(t, "web-9", podsource.ErrNotFound, nil)
@@ -99,7 +99,7 @@ func TestOutage(t *testing.T) {
 	f.cluster.Refuse(0)
 	f.serveAt(t, address)
 	f.waitNow(t, "it is back", func(s podsource.AgentStatus) bool { return s.Ready && s.Server.Failure == "" })
-	if text := f.log.String(); strings.Count(text, "failure=refused") != 1 || !strings.Contains(text, "tells about the node's pods again") {
+	if text := f.log.String(); strings.Count(text, "failure=refused") != 1 || !strings.Contains(text, "answers about the node's pods again") {
 		t.Errorf("log:\n%s", text)
 	}
 }
@@ -140,7 +140,7 @@ func TestAStartThatFails(t *testing.T) {
 			}
 			f.start(t, Server{URL: "http://" + address})
 			f.waitStatus(t, false, "are being listed")
-			f.waitStatus(t, false, fmt.Sprintf("doesn't tell about the pods of node a: %s: ", kind))
+			f.waitStatus(t, false, fmt.Sprintf("doesn't answer about the pods of node a: %s: ", kind))
 			f.waitNow(t, "several failures", func(s podsource.AgentStatus) bool {
 				return !s.Ready && s.Server.Failure == kind && s.Server.Failures > 1
 			})

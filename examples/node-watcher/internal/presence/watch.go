@@ -109,7 +109,7 @@ func (w *Watch) asked(ctx context.Context, err error) error {
 	w.mu.Unlock()
 	if wrong != "" && wrong != before && ctx.Err() == nil {
 		w.options.Log.Warn(
-			"the API server doesn't tell whether the installation goes on; the plugin may stay on the node after the installation has ended",
+			"the API server doesn't say whether the installation still exists; the plugin may stay on the node after the installation has ended",
 			"configMap", w.options.Object, "error", err)
 	}
 	return err
@@ -128,7 +128,7 @@ func (w *Watch) tell(there bool) {
 // store receives the reflector's reports.
 type store struct{ *Watch }
 
-var errForeign = errors.New("the API server tells about another object")
+var errForeign = errors.New("the API server's answer is about another object")
 
 // Add receives an object that exists.
 func (s store) Add(object any) error {
