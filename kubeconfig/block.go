@@ -183,7 +183,7 @@ func (l line) value(text string) (*node, error) {
 		return n, l.plain(n, text)
 	}
 	if comment := strings.TrimLeft(rest, " "); comment != "" && (comment == rest || comment[0] != '#') {
-		return nil, l.errorf("there is something behind its value")
+		return nil, l.errorf("there is something after its value")
 	}
 	return n, nil
 }
@@ -196,7 +196,7 @@ func (l line) plain(n *node, text string) error {
 	text, _, _ = strings.Cut(text, " #")
 	text = strings.TrimRight(text, " ")
 	if strings.HasPrefix(text+" ", "- ") || strings.Contains(text+" ", ": ") || strings.Contains(text, "\t") {
-		return l.errorf("its value has a tab, or a blank behind a colon or a dash: put it in quotes")
+		return l.errorf("its value has a tab, or a blank after a colon or a dash: put it in quotes")
 	}
 	switch text {
 	case "~", "null", "Null", "NULL":
@@ -227,7 +227,7 @@ func (l line) quoted(text string) (content, rest string, err error) {
 			i++
 		case '"':
 			if json.Unmarshal([]byte(text[:i+1]), &content) != nil {
-				return "", "", l.errorf(`it has a backslash with something behind it that is not supported (\" \\ \/ \b \f \n \r \t and \uXXXX are)`)
+				return "", "", l.errorf(`it has a backslash followed by something that is not supported (\" \\ \/ \b \f \n \r \t and \uXXXX are)`)
 			}
 			return content, text[i+1:], nil
 		}

@@ -55,7 +55,7 @@ func Build(in Input) (File, error) {
 func (in Input) checkTrust() error {
 	switch {
 	case in.Insecure && len(in.CA) > 0:
-		return fmt.Errorf("%w: a CA and Insecure contradict each other: give one", ErrCA)
+		return fmt.Errorf("%w: a CA and Insecure contradict each other: give one of them", ErrCA)
 	case in.Insecure:
 		return nil
 	case in.Server != nil && in.Server.Scheme == "http":

@@ -41,7 +41,7 @@ func parseJSON(data []byte) (*node, error) {
 		if _, err = p.decoder.Token(); errors.Is(err, io.EOF) {
 			return root, nil
 		}
-		err = errors.New("there is more behind the end")
+		err = errors.New("there is more after the end")
 	}
 	line := 1 + bytes.Count(data[:min(p.decoder.InputOffset(), int64(len(data)))], []byte("\n"))
 	return nil, fmt.Errorf("line %d: not understood as JSON: %w", line, err)
