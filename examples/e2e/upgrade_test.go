@@ -38,7 +38,7 @@ func TestSurgeUpgradeIsRolledBack(t *testing.T) {
 	s := suite.Begin(t)
 	before := s.Daemon(s.Bridge)
 	count := func(words string) int { return strings.Count(s.LogsOf(before, "install-cni"), words) }
-	const left, back = "a newer daemon is in charge of this node now", "this one keeps the node again"
+	const left, back = "a newer daemon is in charge of this node now", "this one is in charge of the node again"
 	lefts, backs := count(left), count(back) // other scenarios had newer daemons too
 	s.Do("upgrade to what never gets ready", func(ctx context.Context) error {
 		return s.Change(ctx, scenario.Values{

@@ -48,5 +48,5 @@ func ExampleRefusalError() {
 	fmt.Println(err)
 	// Output:
 	// ambiguous
-	// find the network namespace of pod shop/cart-0 (uid 1c6b2f1e-9d3c-4f7a-8a51-0f3b9c2d4e5f): 2 network namespaces may be its own; journal: /host/run/netns/cni-1 (net:[4026532281]); processes: process 4711 (net:[4026532370]); look who has made these namespaces (lsns -t net), and have the pod created again
+	// find the network namespace of pod shop/cart-0 (uid 1c6b2f1e-9d3c-4f7a-8a51-0f3b9c2d4e5f): 2 network namespaces may be its own; journal: /host/run/netns/cni-1 (net:[4026532281]); processes: process 4711 (net:[4026532370]); find out which program made these namespaces (lsns -t net), and have the pod created again
 }

@@ -43,7 +43,7 @@ func (s *search) followPaths(lead Lead, paths []string, known interception.Netns
 		}
 		if lead.Netns = ns.ID(); known != (interception.NetnsID{}) && ns.ID() != known {
 			_ = ns.Close()
-			s.against(lead, ObstacleVanished, "it is another namespace than then")
+			s.against(lead, ObstacleVanished, "the namespace has changed since then")
 			continue
 		}
 		s.verify(lead, ns)

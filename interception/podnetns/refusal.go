@@ -58,11 +58,11 @@ func (o Obstacle) remedy() string {
 	case ObstacleNotFound:
 		return "have the process see the host's proc, the runtime's directory of network namespaces and libcni's cache, or have the pod created again"
 	case ObstacleVanished, ObstacleAnotherUID:
-		return "the pod has ended or was made anew: look at it again"
+		return "the pod has ended or was created again: look at it again"
 	case ObstacleAnotherAddress, ObstacleUnproven:
-		return "nothing is done on the ground of an address alone: have the pod created again"
+		return "an address alone proves nothing: have the pod created again"
 	case ObstacleAmbiguous, ObstacleShared:
-		return "look who has made these namespaces (lsns -t net), and have the pod created again"
+		return "find out which program made these namespaces (lsns -t net), and have the pod created again"
 	case ObstacleUnreadable:
 		return "run as root with CAP_SYS_PTRACE and CAP_SYS_ADMIN, and mount the host's directories with mountPropagation HostToContainer"
 	default:

@@ -42,7 +42,7 @@ func readResult(directory, name string) (result, error) {
 		} `json:"result"`
 	}
 	if err := json.Unmarshal(data, &cached); err != nil {
-		return result{}, fmt.Errorf("%s is no entry of libcni's cache: %w", name, err)
+		return result{}, fmt.Errorf("%s is not an entry of libcni's cache: %w", name, err)
 	}
 	r := result{attachment: journal.Attachment{Network: cached.Network, ContainerID: cached.ContainerID, Interface: cached.Interface}}
 	for _, arg := range cached.Args {

@@ -42,10 +42,10 @@ func TestRecords(t *testing.T) {
 		}, repair.ReasonRecorded, false},
 		"a later sandbox without a UID": {func(n *fakenode.Node) { n.Record(uid, nil, path, nil); n.Result("later", "/var/run/netns/cni-2", "") }, repair.ReasonRecorded, false},
 		"a damaged record":              {func(n *fakenode.Node) { n.Record(uid, nil, path, nil); damage(n) }, repair.ReasonNotObserved, true},
-		"a journal that is no directory": {func(n *fakenode.Node) {
+		"a journal that is not a directory": {func(n *fakenode.Node) {
 			n.Write(n.Roots.Journal, "")
 		}, repair.ReasonNotObserved, true},
-		"a cache that is no directory": {func(n *fakenode.Node) {
+		"a cache that is not a directory": {func(n *fakenode.Node) {
 			n.Record(uid, nil, path, nil)
 			if err := os.Remove(n.Roots.Results); err != nil {
 				n.Fatal(err)

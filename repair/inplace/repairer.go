@@ -66,7 +66,7 @@ var ErrChanged = errors.New("look at the pod again, or have it created again")
 
 // ErrUnrepaired is in the error for a namespace that differs from the plan right after the plan was
 // applied.
-var ErrUnrepaired = errors.New("look who changes the rules of the namespace meanwhile")
+var ErrUnrepaired = errors.New("find out which program changes the rules of the namespace meanwhile")
 
 // NewRepairer returns a Repairer, and looks at nothing yet. The error is about the options, those
 // of the mesh included.
