@@ -151,7 +151,7 @@ func TestCHECKAfterARepair(t *testing.T) {
 	if err := errors.Join(dataplane.Apply(t.Context(), ns, record.Plan), n.journal().Write(record)); err != nil {
 		t.Fatal(err)
 	}
-	if o := n.call("CHECK", n.checked()); o.code != 0 || o.stdout != "" || strings.Contains(o.stderr, "asks for something else") {
+	if o := n.call("CHECK", n.checked()); o.code != 0 || o.stdout != "" || strings.Contains(o.stderr, "has asked for something else") {
 		t.Errorf("got %+v", o)
 	}
 }
