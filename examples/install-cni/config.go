@@ -15,13 +15,13 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
 
-const configLong = `Config prints what every setting is and where that comes from: a flag, a file in
+const configLong = `Config prints the value of every setting and where it comes from: a flag, a file in
 the settings directory, an environment variable, or the default. It changes
 nothing.
 
 It answers for its own command line and environment: in the daemon's container,
 "kubectl exec" gives it the daemon's environment, but not the daemon's flags.
-With --running it answers for the daemon, as that left word in the run directory:
+With --running it answers for the daemon, from what that wrote to the run directory:
 also which new values wait for the next start, and which were refused and why.
 
 Exit codes: 0 all settings are good, 2 some are not; they are named.`
@@ -86,14 +86,14 @@ func newConfigCommand(env environment) *cobra.Command {
 			report := loaded.Report()
 			if running {
 				if report, loadErr = settings.Recorded(loaded.Settings.RunDir); loadErr != nil {
-					return fmt.Errorf("what the running daemon works with: %w; it leaves word of that in cni-agent-run-dir", loadErr)
+					return fmt.Errorf("what the running daemon works with: %w; the daemon writes it to cni-agent-run-dir", loadErr)
 				}
 			}
 			if err := printSettings(env.stdout, format, report); err != nil {
 				return err
 			}
 			for _, name := range report.Unknown {
-				fmt.Fprintf(env.stderr, "install-cni: %s looks like a setting, and is none\n", name)
+				fmt.Fprintf(env.stderr, "install-cni: %s looks like a setting, but is unknown\n", name)
 			}
 			if loadErr != nil {
 				return &usageError{loadErr}

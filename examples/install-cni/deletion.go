@@ -30,7 +30,7 @@ func newDeletion(s settings.Settings, now func() time.Time, log *slog.Logger) *d
 	}
 	client, err := newDaemonSetClient(s)
 	if err != nil {
-		log.Info("nobody can tell whether the DaemonSet was deleted: everything stays in place then", "error", err)
+		log.Info("the daemon can't tell whether the DaemonSet was deleted; if it was, everything stays in place", "error", err)
 		return nil
 	}
 	client.Memory, client.Now = &daemonset.Memory{}, now
@@ -42,7 +42,7 @@ func newDeletion(s settings.Settings, now func() time.Time, log *slog.Logger) *d
 func newDaemonSetClient(s settings.Settings) (daemonset.Client, error) {
 	account, err := newAccount(s)
 	if s.PodNamespace == "" || s.AgentName == "" {
-		err = errors.New("its name isn't known; set pod-namespace and agent-name")
+		err = errors.New("its name is unknown: set pod-namespace and agent-name")
 	}
 	return daemonset.Client{Account: account, Namespace: s.PodNamespace, Name: s.AgentName, Node: s.NodeName}, err
 }
@@ -98,7 +98,7 @@ func (d *deletion) wait(ctx context.Context, pause time.Duration) bool {
 func (d *deletion) hear(there bool) {
 	switch word, changed := d.client.Memory.Hear(there); {
 	case changed && word == daemonset.Removed:
-		d.log.Info("the installation's ConfigMap was removed: if the API server refuses to tell of the DaemonSet, that is its end",
+		d.log.Info("the installation's ConfigMap was removed: if the API server then refuses to answer for the DaemonSet, the installation has ended",
 			"configMap", d.settings.InstallationConfigMap)
 	case changed:
 		d.log.Debug("the installation's ConfigMap is there", "configMap", d.settings.InstallationConfigMap)
@@ -120,5 +120,5 @@ func (d *deletion) reason(ctx context.Context) string {
 	if !evidence.Deleted() {
 		return ""
 	}
-	return "the DaemonSet " + d.settings.Owner() + " is to leave this node: " + evidence.What
+	return "the DaemonSet " + d.settings.Owner() + " is leaving this node: " + evidence.What
 }

@@ -18,7 +18,7 @@ func (d *daemon) mounted() *mounts.Mounts {
 	}
 	m, err := mounts.New(mounts.Table, directories...)
 	if err != nil {
-		d.log.Warn("nobody can tell when a directory of the node is moved away", "error", err)
+		d.log.Warn("the daemon can't tell when a directory of the node is moved away", "error", err)
 	}
 	return m
 }

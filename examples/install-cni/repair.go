@@ -52,7 +52,7 @@ func mountShortfalls(s settings.Settings) []string {
 	const instead = "; until then such pods are reported, and dealt with as the other settings of repair say"
 	switch path := repair.ProcDir; {
 	case s.NodeName == "":
-		return []string{"pods are to be repaired in place, and the node's name isn't known: set node-name"}
+		return []string{"pods are to be repaired in place, but the node's name is unknown: set node-name"}
 	case path == "":
 		return []string{"pods can't be repaired in place, because mounted-proc-dir is empty: mount the node's /proc, and name it there" + instead}
 	case !isProc(path):

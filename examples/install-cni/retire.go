@@ -13,14 +13,14 @@ import (
 )
 
 const retireLong = `Retire ends the installation on all nodes: it deletes the DaemonSet, and waits
-until its pods have ended. Each daemon, told to stop, finds its DaemonSet being
-deleted, and uninstalls; nothing that it needs for that, its role and its service
-account, may be deleted earlier. That is what the chart has a Job for.
+until its pods have ended. Each daemon, when stopped, finds its DaemonSet being
+deleted, and uninstalls. What it needs for that, its role and its service
+account, must exist until then. The chart has a Job for this.
 
-It works on no node and needs no mounts, but a service account that may get and
-delete the DaemonSet. What a daemon could not take away is in its own log.
+It touches no node and needs no mounts, but a service account that may get and
+delete the DaemonSet. What a daemon could not remove is in its own log.
 
-Exit codes: 0 done, or there is no such DaemonSet; 1 it or a pod of it is still
+Exit codes: 0 done, or there is no such DaemonSet; 1 it or one of its pods is still
 there; 2 wrong command line or setting.`
 
 // retireTime is the default limit for a retirement: several times a daemon's grace period.

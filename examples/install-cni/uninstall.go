@@ -15,23 +15,23 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
 
-const uninstallLong = `Uninstall takes away what the daemon installed, in this order: the plugin's
+const uninstallLong = `Uninstall removes what the daemon installed, in this order: the plugin's
 entry in the CNI configuration, which is then byte for byte what it was (a single
 configuration that had been made a list is given back); the kubeconfig; the
 binary. Before the last two a note beside the binary says that the plugin was
-uninstalled: who is called once more lets the pod pass. The binary stays as long
+uninstalled: a plugin that is still called lets the pod pass. The binary stays as long
 as running pods need it to be removed, unless --purge is given. If the entry
-can't be taken out of a configuration that a runtime loads, all else stays, and
-pods go on being captured. It prints what became of each step.
+can't be removed from a configuration that a runtime loads, all else stays, and
+pods are still captured. It prints the outcome of each step.
 
-It works in a process of its own, also after a crash, and goes on after a step
+It runs in a process of its own, also after a crash, and continues after a step
 that fails. A bad setting that says nothing about where to uninstall draws a
 warning. It refuses to work while a daemon runs on the node; with --on-exit it
-leaves the work to that daemon, which does it when it is told to stop.
+leaves the work to that daemon, which does it when it is stopped.
 
 With --dry-run it says what it would do, and changes nothing.
 
-Exit codes: 0 done (with --dry-run: was told), 1 a step failed, 2 wrong command
+Exit codes: 0 done (with --dry-run: reported), 1 a step failed, 2 wrong command
 line or setting.`
 
 const uninstallExample = `  # on a node whose DaemonSet has gone
@@ -43,14 +43,14 @@ const uninstallExample = `  # on a node whose DaemonSet has gone
   # before the DaemonSet is deleted, as in a Helm hook
   install-cni uninstall --on-exit
 
-  # and nothing of it shall stay; pods that were made with the plugin then fail to be removed
+  # and leave nothing; pods that were created with the plugin then can't be removed
   install-cni uninstall --purge`
 
 func newUninstallCommand(env environment) *cobra.Command {
 	var dry, purge, onExit bool
 	command := &cobra.Command{
 		Use:     "uninstall",
-		Short:   "Take away what the daemon installed",
+		Short:   "Remove what the daemon installed",
 		Long:    uninstallLong,
 		Example: uninstallExample,
 		Args:    noArguments,
@@ -87,9 +87,9 @@ func newUninstallCommand(env environment) *cobra.Command {
 		},
 	}
 	command.Flags().BoolVar(&purge, "purge", false,
-		"take away the binaries even if running pods need them to be removed, and the note that the plugin was uninstalled")
+		"remove the binaries even if running pods need them for their removal, and the note that the plugin was uninstalled")
 	command.Flags().BoolVar(&onExit, "on-exit", false,
-		"if a daemon runs on the node, have it uninstall when it is told to stop, and don't wait for that; for Helm's pre-delete hook")
+		"if a daemon runs on the node, have it uninstall when it is stopped, and don't wait for that; for Helm's pre-delete hook")
 	command.Flags().BoolVar(&dry, "dry-run", false, "say what would be done, and change nothing")
 	addOutputFlag(command)
 	return command
@@ -142,7 +142,7 @@ const uninstallTime = 20 * time.Second
 // reason, the end of the installation.
 func (d *daemon) depart(ctx context.Context, reason string) error {
 	if reason == "" {
-		d.log.Info("told to stop; everything stays in place for the next version")
+		d.log.Info("stopping; everything stays in place for the next version")
 		return nil
 	}
 	d.log.Info("uninstalling", "reason", reason)
@@ -168,7 +168,7 @@ func (d *daemon) endOfInstallation(ctx context.Context) (reason string) {
 	case s.UninstallOnExit:
 		return "uninstall-on-exit is set"
 	case d.installer.UninstallRequested():
-		return "somebody asked for it by install-cni uninstall --on-exit"
+		return "install-cni uninstall --on-exit asked for it"
 	case d.deletion == nil:
 		return ""
 	}

@@ -108,7 +108,7 @@ func (a *ownedRules) strangers() error {
 	for t, set := range a.s.rules {
 		for kind, table := range set {
 			if len(table.strangers) > 0 {
-				return fmt.Errorf("table %s of %s: a rule of somebody else leads into a chain of %s: %q: delete it first",
+				return fmt.Errorf("table %s of %s: another program's rule leads into a chain of %s: %q: delete it first",
 					kind, t.family, a.plan.Owner, table.strangers[0])
 			}
 		}

@@ -37,7 +37,7 @@ func (r *ownedRules) unchanged(err error) error {
 		return failed
 	}
 	if now != r.generation {
-		return fmt.Errorf("somebody has changed the rules: %w", unix.ERESTART)
+		return fmt.Errorf("another program has changed the rules: %w", unix.ERESTART)
 	}
 	return err
 }

@@ -74,7 +74,7 @@ func (d *Dataplane) repeated(ctx context.Context, a *application, attempt func(*
 			return err
 		}
 	}
-	return fmt.Errorf("others change the rules of the namespace all the time: given up after %d attempts", maxAttempts)
+	return fmt.Errorf("other programs keep changing the rules of the namespace: gave up after %d attempts", maxAttempts)
 }
 
 // prepare finds out what the plan needs besides the rules, and what the predecessors have.
@@ -120,7 +120,7 @@ func (a *application) apply(ctx context.Context) error {
 		return err
 	}
 	if err := a.relieve(ctx); err != nil {
-		return unfinished(fmt.Errorf("the plan stands, and %w", err))
+		return unfinished(fmt.Errorf("the plan is in place, but %w", err))
 	}
 	return a.finish(ctx, change)
 }
@@ -151,7 +151,7 @@ func (a *application) finish(ctx context.Context, change *route.Change) error {
 	if err == nil || errors.Is(err, unix.ERESTART) { // another caller has applied a plan already, and does the rest
 		return nil
 	}
-	return unfinished(fmt.Errorf("the plan stands, and what is remembered about the one before is left: %w", err))
+	return unfinished(fmt.Errorf("the plan is in place, but the record of the one before could not be removed: %w", err))
 }
 
 // remove removes what the owner has, and the record last.

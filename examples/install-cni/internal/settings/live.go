@@ -109,7 +109,7 @@ func (l *Live) record() {
 		_, err = runDir.Write(RecordName, append(data, '\n'), filesystem.Options{})
 	}
 	if err != nil {
-		l.log.Debug("can't leave word of the settings", "error", err)
+		l.log.Debug("can't write down the settings", "error", err)
 	}
 }
 
