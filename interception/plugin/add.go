@@ -51,12 +51,11 @@ func (c *call) add(ctx context.Context, args *skel.CmdArgs) (err error) {
 }
 
 // capture decides about the pod as far as that costs nothing, and learns about it otherwise.
-func (a *addition) capture(ctx context.Context, c config, ref podsource.Ref) error {
-	mesh := meshOf(a.Mesh, c)
-	request := Request{Command: "ADD", Pod: ref, Attachment: a.attachment, Netns: a.netns, Config: c.Config}
+func (a *addition) capture(ctx context.Context, c *config, ref podsource.Ref) error {
+	request := &Request{Command: "ADD", Pod: ref, Attachment: a.attachment, Netns: a.netns, Config: c.Config}
 	within, cancel := withTimeout(ctx, c.Timeout.Duration())
 	defer cancel()
-	if decision, decided, err := a.decideAlone(within, request, mesh); decided || err != nil {
+	if decision, decided, err := a.decideAlone(within, request); decided || err != nil {
 		if decided {
 			a.leaveAlone(decision)
 		}
@@ -68,7 +67,7 @@ func (a *addition) capture(ctx context.Context, c config, ref podsource.Ref) err
 	}
 	switch {
 	case err == nil:
-		return a.enforce(within, c, ref, answer, mesh)
+		return a.enforce(within, c, ref, answer)
 	case ctx.Err() == nil && c.FailPolicy.Opens(ref.Namespace): // and nobody has told us to end
 		a.report.Reason, a.report.Detail = reasonFailOpen, err.Error()
 		a.log.Warn("pod is left alone, in the mesh or not: no source knows it, and fail_policy is open", "error", err.Error())
@@ -84,15 +83,15 @@ func withTimeout(ctx context.Context, d time.Duration) (context.Context, context
 }
 
 // decideAlone decides as far as no source has to be asked.
-func (c *call) decideAlone(ctx context.Context, r Request, mesh sidecar.Mesh) (_ sidecar.Decision, decided bool, _ error) {
-	if decision, decided := mesh.ByName(r.Pod.Namespace, r.Pod.Name); decided {
+func (c *call) decideAlone(ctx context.Context, r *Request) (_ sidecar.Decision, decided bool, _ error) {
+	if decision, decided := c.Mesh.ByName(r.Pod.Namespace, r.Pod.Name); decided {
 		return decision, true, nil
 	}
 	if decision, decided, err := c.askBefore(ctx, r); decided || err != nil {
 		return decision, decided, err
 	}
 	if annotations := r.Config.RuntimeConfig.PodAnnotations; annotations != nil {
-		if decision, decided := mesh.ByAnnotations(r.Pod.Namespace, r.Pod.Name, annotations); decided {
+		if decision, decided := c.Mesh.ByAnnotations(r.Pod.Namespace, r.Pod.Name, annotations); decided {
 			return decision, true, nil
 		}
 	}
@@ -100,15 +99,15 @@ func (c *call) decideAlone(ctx context.Context, r Request, mesh sidecar.Mesh) (_
 }
 
 // enforce decides about the pod, now that it is known, and redirects its traffic where the decision says so.
-func (a *addition) enforce(ctx context.Context, c config, ref podsource.Ref, answer podsource.Answer, mesh sidecar.Mesh) error {
+func (a *addition) enforce(ctx context.Context, c *config, ref podsource.Ref, answer podsource.Answer) error {
 	a.log, a.report.Source = a.log.With("source", answer.Source), answer.Source
-	decision := mesh.Decide(answer.Pod)
+	decision := a.Mesh.Decide(answer.Pod)
 	if !decision.Capture {
 		a.leaveAlone(decision)
 		return nil
 	}
 	a.report.Reason = string(decision.Reason)
-	redirect, warnings, err := mesh.Parse(answer.Pod)
+	redirect, warnings, err := a.Mesh.Parse(answer.Pod)
 	for _, w := range warnings {
 		a.report.Warnings = append(a.report.Warnings, w.Source.String()+": "+w.Reason)
 		a.log.Warn("part of the pod may not do what its author expects", "setting", w.Source.String(), "reason", w.Reason)
@@ -120,7 +119,7 @@ func (a *addition) enforce(ctx context.Context, c config, ref podsource.Ref, ans
 }
 
 // program makes the pod's network namespace do what the redirect says.
-func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, redirect sidecar.Redirect) error {
+func (a *addition) program(ctx context.Context, c *config, ref podsource.Ref, redirect sidecar.Redirect) error {
 	ended := a.stage("plan")
 	ns, err := interception.OpenNetns(a.netns, interception.NetnsOptions{ProcRoot: c.ProcRoot})
 	if err != nil {

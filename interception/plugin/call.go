@@ -21,7 +21,7 @@ import (
 
 // call is one call of the plugin, of whichever command.
 type call struct {
-	env
+	*env
 	log        *slog.Logger
 	level      *slog.LevelVar
 	transcript *transcript
@@ -51,19 +51,20 @@ const (
 	reasonFailOpen    = "fail-open"
 )
 
-func newCall(e env, command string) *call {
+func newCall(e *env, command string) *call {
 	c := &call{env: e, level: new(slog.LevelVar), transcript: &transcript{to: e.Stderr}, runDir: e.Paths.RunDir}
 	c.log = newLogger(c.transcript, c.level)
-	c.report = podsource.Result{Time: time.Now().UTC(), Command: command}
+	c.report.Time, c.report.Command = time.Now().UTC(), command
 	return c
 }
 
-// configure reads the configuration, and lets the log be as it says.
-func (c *call) configure(data []byte) (config, error) {
-	conf, err := parseConfig(data, c.Options)
+// configure reads the configuration; the log and the mesh's policy become what it says.
+func (c *call) configure(data []byte) (*config, error) {
+	conf, err := parseConfig(data, c.Paths, c.Name)
 	c.cniVersion, c.runDir = conf.CNIVersion, c.Paths.RunDirOf(conf.Config)
 	if err == nil {
 		c.level.Set(conf.Level)
+		c.Mesh.Policy = policyOf(c.Mesh.Policy, conf)
 	}
 	return conf, err
 }

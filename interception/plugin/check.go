@@ -15,14 +15,12 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/podsource"
-	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // examination is one CHECK. It changes nothing.
 type examination struct {
 	*call
-	conf       config
-	mesh       sidecar.Mesh
+	conf       *config
 	ref        podsource.Ref
 	netns      string
 	attachment journal.Attachment
@@ -53,7 +51,7 @@ func (c *call) check(ctx context.Context, args *skel.CmdArgs) (err error) {
 	}
 	ctx, cancel := withTimeout(ctx, conf.Timeout.Duration())
 	defer cancel()
-	x := examination{c, conf, meshOf(c.Mesh, conf), ref, args.Netns, attachment}
+	x := examination{c, conf, ref, args.Netns, attachment}
 	if err == nil {
 		return x.compareWithRecord(ctx, record)
 	}
@@ -92,8 +90,8 @@ func (x examination) compareWithRecord(ctx context.Context, record journal.Recor
 
 // compareWithToday compares with what an ADD would apply now, for want of a record.
 func (x examination) compareWithToday(ctx context.Context) error {
-	request := Request{Command: "CHECK", Pod: x.ref, Attachment: x.attachment, Netns: x.netns, Config: x.conf.Config}
-	if decision, decided, err := x.decideAlone(ctx, request, x.mesh); decided || err != nil {
+	request := &Request{Command: "CHECK", Pod: x.ref, Attachment: x.attachment, Netns: x.netns, Config: x.conf.Config}
+	if decision, decided, err := x.decideAlone(ctx, request); decided || err != nil {
 		if decided {
 			x.leaveAlone(decision)
 		}
@@ -130,10 +128,10 @@ func (x examination) planToday(ctx context.Context, ns *interception.Netns) (pla
 	if err != nil {
 		return nil, "", sourceFailure(err, "")
 	}
-	if decision := x.mesh.Decide(answer.Pod); !decision.Capture {
+	if decision := x.Mesh.Decide(answer.Pod); !decision.Capture {
 		return nil, decision.String(), nil
 	}
-	redirect, _, err := x.mesh.Parse(answer.Pod)
+	redirect, _, err := x.Mesh.Parse(answer.Pod)
 	if err != nil {
 		return nil, "", parseFailure(x.ref, err)
 	}

@@ -21,9 +21,9 @@ type config struct {
 }
 
 // parseConfig reads the configuration and fills in defaults.
-func parseConfig(data []byte, o Options) (config, error) {
-	parsed, err := o.Paths.Parse(data)
-	c := config{parsed, o.Name}
+func parseConfig(data []byte, paths pluginconf.Paths, plugin string) (*config, error) {
+	parsed, err := paths.Parse(data)
+	c := &config{parsed, plugin}
 	switch {
 	case errors.Is(err, pluginconf.ErrValue):
 		return c, c.failure(types.ErrInvalidNetworkConfig, err)
@@ -33,7 +33,7 @@ func parseConfig(data []byte, o Options) (config, error) {
 	return c, nil
 }
 
-func (c config) failure(code uint, err error) error {
+func (c *config) failure(code uint, err error) error {
 	return &Error{
 		Code: code, Step: "read configuration", Err: err,
 		Remedy: "correct the entry of " + c.plugin + " in the node's CNI configuration, or let the node agent write it anew",
@@ -41,6 +41,6 @@ func (c config) failure(code uint, err error) error {
 }
 
 // journal is where what ADD applied is kept.
-func (c config) journal() journal.Journal {
+func (c *config) journal() journal.Journal {
 	return journal.Journal{Directory: filepath.Join(c.RunDir, journalName)}
 }

@@ -33,7 +33,7 @@ func (o only) ApplyBy(ctx context.Context, ns *interception.Netns, p *intercepti
 }
 
 // backend makes the dataplane of a setting, one of [pluginconf.Dataplanes].
-func (o Options) backend(setting string) (backend, error) {
+func (o *Options) backend(setting string) (backend, error) {
 	linked, err := o.Dataplanes()
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func checkLinked(linked []choice.Candidate) error {
 
 // absentError means that a setting names a dataplane that this build lacks.
 type absentError struct {
-	of      Options
+	of      *Options
 	setting string
 	linked  []choice.Candidate
 }

@@ -369,7 +369,7 @@ func (n *node) planOf(path string, pod interception.Pod) *interception.Plan {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	plan, err := (&call{env: env{Options: o}}).planIn(n.open(path), podsource.Ref{}, redirect)
+	plan, err := (&call{env: &env{Options: o}}).planIn(n.open(path), podsource.Ref{}, redirect)
 	if err != nil {
 		n.t.Fatal(err)
 	}

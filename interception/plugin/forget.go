@@ -19,7 +19,7 @@ const maxConfig = 1 << 20
 // ending, so it isn't served as the others are, which fail for a configuration that is damaged or too new, and whatever fails is only logged.
 // What stays behind is GC's.
 func (c *call) forget() {
-	var conf config
+	conf := new(config)
 	data, err := io.ReadAll(io.LimitReader(c.Stdin, maxConfig))
 	if err == nil {
 		conf.Config, err = pluginconf.Decode(data)

@@ -238,7 +238,7 @@ func (n *node) runIn(
 func (n *node) runAs(ctx context.Context, o Options, command string, args *skel.CmdArgs) outcome {
 	n.t.Helper()
 	var stdout, stderr bytes.Buffer
-	code := run(ctx, env{
+	code := run(ctx, &env{
 		Options: o,
 		Getenv: func(key string) string {
 			return map[string]string{"CNI_COMMAND": command, "CNI_CONTAINERID": args.ContainerID, "CNI_IFNAME": args.IfName}[key]

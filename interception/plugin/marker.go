@@ -77,10 +77,10 @@ func (c *call) readMarker(path string) (marker, error) {
 
 // refusedMark is the file in the run directory that says since when no node agent answers, and the API server refuses the token that it has
 // left. A reboot clears it.
-func (c config) refusedMark() mark { return mark{filepath.Join(c.RunDir, c.plugin+".refused")} }
+func (c *config) refusedMark() mark { return mark{filepath.Join(c.RunDir, c.plugin+".refused")} }
 
 // abandoned says for how long nobody has looked after the plugin, and what to run on the node; empty where a node agent is there, or may come.
-func (c *call) abandoned(conf config, asked error, now time.Time) string {
+func (c *call) abandoned(conf *config, asked error, now time.Time) string {
 	if !isAbandoned(asked) {
 		return ""
 	}
@@ -111,7 +111,7 @@ func isAbandoned(err error) bool {
 }
 
 // writtenWithin reports whether a node agent has written the kubeconfig so lately.
-func (c config) writtenWithin(d time.Duration, now time.Time) bool {
+func (c *config) writtenWithin(d time.Duration, now time.Time) bool {
 	info, err := os.Stat(c.Kubeconfig)
 	return err == nil && now.Sub(info.ModTime()) < d
 }
@@ -123,7 +123,7 @@ func isAttended(err error) bool {
 }
 
 // attended takes the note away.
-func (c *call) attended(conf config) {
+func (c *call) attended(conf *config) {
 	if err := os.Remove(conf.refusedMark().path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.log.Debug("can't remove the note that the node agent is gone", "error", err.Error())
 	}
@@ -140,10 +140,10 @@ const (
 type mark struct{ path string }
 
 // readyMark says that the plugin was ready once, and when it last was.
-func (c config) readyMark() mark { return mark{filepath.Join(c.RunDir, c.plugin+".ready")} }
+func (c *config) readyMark() mark { return mark{filepath.Join(c.RunDir, c.plugin+".ready")} }
 
 // askedMark says since when strict has had nothing to say but that it isn't.
-func (c config) askedMark() mark { return mark{filepath.Join(c.RunDir, c.plugin+".asked")} }
+func (c *config) askedMark() mark { return mark{filepath.Join(c.RunDir, c.plugin+".asked")} }
 
 // age is how long ago the mark was set; it never was without the file, nor in the future.
 func (m mark) age(now time.Time) (age time.Duration, found bool, err error) {

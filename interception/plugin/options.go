@@ -80,7 +80,7 @@ type OtherBuild struct {
 }
 
 // Validate says what is wrong with the options, for a test of the mesh's plugin. [Main] refuses the same.
-func (o Options) Validate() error {
+func (o *Options) Validate() error {
 	var errs []error
 	if filesystem.CheckNewName(o.Name) != nil {
 		errs = append(errs, fmt.Errorf("the name is %q, and should be the file name of the plugin's binary, such as my-mesh-cni", o.Name))
@@ -102,8 +102,8 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// withDefaults fills in what is empty and has a default.
-func (o Options) withDefaults() Options {
+// setDefaults fills in what is empty and has a default.
+func (o *Options) setDefaults() {
 	paths := pluginconf.PathsOf(o.Name)
 	o.Paths.RunDir = cmp.Or(o.Paths.RunDir, paths.RunDir)
 	o.Paths.Kubeconfig = cmp.Or(o.Paths.Kubeconfig, paths.Kubeconfig)
@@ -118,7 +118,6 @@ func (o Options) withDefaults() Options {
 		o.Version = cmp.Or(o.Version, info.Main.Version)
 	}
 	o.Version = cmp.Or(o.Version, "(unknown version)")
-	return o
 }
 
 // limits are how long the plugin waits for answers. The setting timeout bounds all questions of an ADD together.
@@ -138,14 +137,10 @@ func usualLimits() limits {
 	return limits{StatusAgent: 2 * time.Second, StatusServer: 3 * time.Second, Tell: 250 * time.Millisecond}
 }
 
-// meshOf is the mesh of the options as a configuration completes it.
-func meshOf(m sidecar.Mesh, c config) sidecar.Mesh {
-	m.Policy.ExcludeNamespaces = slices.Concat(m.Policy.ExcludeNamespaces, c.ExcludeNamespaces)
-	if c.PodNamespace != "" {
-		m.Policy.AgentNamespace = c.PodNamespace
-	}
-	if c.AgentName != "" {
-		m.Policy.AgentName = c.AgentName
-	}
-	return m
+// policyOf is the policy of the options as a configuration completes it.
+func policyOf(p sidecar.Policy, c *config) sidecar.Policy {
+	p.ExcludeNamespaces = slices.Concat(p.ExcludeNamespaces, c.ExcludeNamespaces)
+	p.AgentNamespace = cmp.Or(c.PodNamespace, p.AgentNamespace)
+	p.AgentName = cmp.Or(c.AgentName, p.AgentName)
+	return p
 }

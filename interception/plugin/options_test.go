@@ -32,7 +32,7 @@ func TestOptionsDefaults(t *testing.T) {
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	o = o.withDefaults()
+	o.setDefaults()
 	if o.Paths != (pluginconf.Paths{RunDir: "/var/run/my-mesh-cni", Kubeconfig: "my-mesh-cni-kubeconfig"}) ||
 		o.Mesh.Policy.AgentName != "my-mesh-cni-node" || o.About != "CNI plugin my-mesh-cni" || o.Version == "" {
 		t.Errorf("got %+v", o)
@@ -67,7 +67,7 @@ func TestOptionsRefused(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			answered := -1
 			o.Answered = func(code int) { answered = code }
-			code := run(t.Context(), env{
+			code := run(t.Context(), &env{
 				Options: o, Stdout: &stdout, Stderr: &stderr,
 				Getenv:     func(string) string { return command },
 				Executable: func() (string, error) { return filepath.Join(t.TempDir(), "plugin"), nil },
@@ -93,7 +93,8 @@ func TestConfigurationCompletesTheMesh(t *testing.T) {
 	t.Parallel()
 	o := needed()
 	o.Mesh.Policy = sidecar.Policy{ExcludeNamespaces: []string{"a"}, AgentNamespace: "mesh", AgentName: "agent"}
-	mesh := meshOf(o.Mesh, config{Config: pluginconf.Config{ExcludeNamespaces: []string{"b"}}})
+	mesh := o.Mesh
+	mesh.Policy = policyOf(o.Mesh.Policy, &config{Config: pluginconf.Config{ExcludeNamespaces: []string{"b"}}})
 	for name, reason := range map[string]sidecar.Reason{
 		"a/x": sidecar.ReasonExcludedNamespace, "b/x": sidecar.ReasonExcludedNamespace, "mesh/agent-x": sidecar.ReasonOwnAgent,
 	} {
@@ -102,7 +103,7 @@ func TestConfigurationCompletesTheMesh(t *testing.T) {
 			t.Errorf("%s: got %v, %v", name, d, decided)
 		}
 	}
-	mesh = meshOf(o.Mesh, config{Config: pluginconf.Config{PodNamespace: "other", AgentName: "node"}})
+	mesh.Policy = policyOf(o.Mesh.Policy, &config{Config: pluginconf.Config{PodNamespace: "other", AgentName: "node"}})
 	if d, decided := mesh.ByName("other", "node-x"); !decided || d.Reason != sidecar.ReasonOwnAgent {
 		t.Errorf("got %v, %v", d, decided)
 	}

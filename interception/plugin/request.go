@@ -34,14 +34,14 @@ type Request struct {
 
 // askBefore asks [Options].Before about a pod, unless the configuration is refused. It decides only to
 // leave a pod alone.
-func (c *call) askBefore(ctx context.Context, r Request) (_ sidecar.Decision, decided bool, _ error) {
+func (c *call) askBefore(ctx context.Context, r *Request) (_ sidecar.Decision, decided bool, _ error) {
 	if r.Config.AmbientEnabled && !c.Ambient {
 		return sidecar.Decision{}, false, c.ambientFailure(r.Pod)
 	}
 	if c.Before == nil {
 		return sidecar.Decision{}, false, nil
 	}
-	decision, decided, err := c.Before(ctx, r)
+	decision, decided, err := c.Before(ctx, *r)
 	switch {
 	case err != nil:
 		return sidecar.Decision{}, false, c.beforeFailure(r.Pod, err)

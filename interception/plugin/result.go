@@ -122,7 +122,7 @@ func decode(data []byte, to *any) error {
 
 // checkResult looks whether prevResult is there, as the specification has it for CHECK, and its interfaces are in the container. They are other
 // plugins', and so is all that they carry.
-func (c *call) checkResult(conf config, netns string) error {
+func (c *call) checkResult(conf *config, netns string) error {
 	if len(conf.PrevResult) == 0 || string(conf.PrevResult) == "null" {
 		return &Error{
 			Code: types.ErrInvalidNetworkConfig, Step: "read prevResult", Err: errors.New("there is none"),

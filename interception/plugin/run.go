@@ -25,7 +25,7 @@ import (
 // succeeds. An uninstalled plugin lets ADD, CHECK and STATUS pass even so.
 func Main(o Options) {
 	kernel.Explain()
-	os.Exit(run(untilToldToEnd(), env{
+	os.Exit(run(untilToldToEnd(), &env{
 		Options:    o,
 		Getenv:     os.Getenv,
 		Stdin:      os.Stdin,
@@ -57,9 +57,9 @@ type env struct {
 }
 
 // run does what CNI_COMMAND says, and returns the exit code. Standard output gets one JSON object at most: the result, or the error.
-func run(ctx context.Context, e env) int {
+func run(ctx context.Context, e *env) int {
 	command := e.Getenv("CNI_COMMAND")
-	e.Options = e.withDefaults()
+	e.setDefaults()
 	c := newCall(e, command)
 	if err := e.Validate(); err != nil {
 		c.log.Error("the plugin's main is wrong: please report it", "error", err.Error())
@@ -105,7 +105,7 @@ func (c *call) passesUnread(command string) bool {
 }
 
 // refuse answers for a plugin whose options are wrong. Even then it keeps no pod from ending.
-func (e env) refuse(command string, err error) int {
+func (e *env) refuse(command string, err error) int {
 	code := 1
 	if command == "DEL" {
 		code = 0

@@ -23,7 +23,7 @@ const (
 )
 
 // learn asks those who may know the pod: the node agent, then the API server.
-func (c *call) learn(ctx context.Context, conf config, ref podsource.Ref) (podsource.Answer, error) {
+func (c *call) learn(ctx context.Context, conf *config, ref podsource.Ref) (podsource.Answer, error) {
 	defer c.stage("source")()
 	ctx, cancel := context.WithTimeout(ctx, conf.Timeout.Duration())
 	defer cancel()
@@ -68,7 +68,7 @@ func (c *call) pause(ctx context.Context, round int) bool {
 }
 
 // ask asks each of them, until one knows the pod.
-func (c *call) ask(ctx context.Context, conf config, ref podsource.Ref) (podsource.Answer, error) {
+func (c *call) ask(ctx context.Context, conf *config, ref podsource.Ref) (podsource.Answer, error) {
 	agent := podsource.Agent{
 		RunDir: conf.RunDir, Timeout: c.Limits.Agent, CallTimeout: c.Limits.AgentRequest, Backoff: c.Backoff, Kept: &c.connection,
 	}

@@ -51,7 +51,7 @@ func (c *call) status(ctx context.Context, configuration []byte) (err error) {
 // silent says why it isn't reported that the plugin isn't ready; empty where it is. On a node that isn't ready the kubelet starts no pod,
 // restarts no container and renews no token, save in the host's network, so that what is reported must not wait for that. The age is that
 // of the ready mark.
-func (c config) silent(asked error, age time.Duration, marked bool, now time.Time) string {
+func (c *config) silent(asked error, age time.Duration, marked bool, now time.Time) string {
 	strict := c.StatusPolicy == pluginconf.StatusStrict
 	if strict && !marked {
 		var err error
@@ -71,7 +71,7 @@ func (c config) silent(asked error, age time.Duration, marked bool, now time.Tim
 }
 
 // askedFor is for how long a plugin that never was ready has been asked.
-func (c config) askedFor(now time.Time) (time.Duration, error) {
+func (c *config) askedFor(now time.Time) (time.Duration, error) {
 	first := c.askedMark()
 	age, marked, err := first.age(now)
 	if err != nil || marked {
@@ -96,7 +96,7 @@ func needsCredential(err error) bool {
 }
 
 // usable asks the agent and, without it, the API server, which counts as usable a while longer.
-func (c *call) usable(ctx context.Context, conf config, fresh bool) error {
+func (c *call) usable(ctx context.Context, conf *config, fresh bool) error {
 	status, err := podsource.Agent{RunDir: conf.RunDir, CallTimeout: min(conf.Timeout.Duration(), c.Limits.StatusAgent)}.Status(ctx)
 	switch {
 	case err == nil && status.Ready:
@@ -112,8 +112,7 @@ func (c *call) usable(ctx context.Context, conf config, fresh bool) error {
 	server := podsource.APIServer{
 		Kubeconfig: conf.Kubeconfig, UserAgent: c.UserAgent, CallTimeout: min(conf.Timeout.Duration(), c.Limits.StatusServer),
 	}
-	namespace := meshOf(c.Mesh, conf).Policy.AgentNamespace
-	if failure := server.Probe(ctx, cmp.Or(namespace, "default")); failure != nil {
+	if failure := server.Probe(ctx, cmp.Or(c.Mesh.Policy.AgentNamespace, "default")); failure != nil {
 		return unusable{err, failure}
 	}
 	return nil

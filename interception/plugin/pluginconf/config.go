@@ -122,7 +122,7 @@ func kindOf(t reflect.Type) string {
 	}
 }
 
-func (c Config) validate() error {
+func (c *Config) validate() error {
 	var errs []error
 	for _, path := range []struct{ key, value string }{
 		{"cni_agent_run_dir", c.RunDir}, {"kubeconfig", c.Kubeconfig}, {"proc_root", c.ProcRoot},

@@ -45,9 +45,8 @@ func (p Paths) RunDirOf(c Config) string {
 }
 
 // Parse is [Decode], says what is wrong with values, and fills in defaults.
-func (p Paths) Parse(data []byte) (Config, error) {
-	c, err := Decode(data)
-	if err != nil {
+func (p Paths) Parse(data []byte) (c Config, err error) {
+	if c, err = Decode(data); err != nil {
 		return c, err
 	}
 	c.Level, err = ParseLevel(c.LogLevel)
