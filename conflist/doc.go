@@ -7,7 +7,7 @@
 //	doc --Insert--> doc with our entry --Remove--> doc
 //
 // A node's network configuration belongs to another program, and every pod of the node depends on
-// it. Therefore a document is edited as bytes: it is scanned with positions, and only the few bytes
+// it. Therefore a document is edited as bytes: it is read with positions, and only the few bytes
 // of one entry are spliced in or out. Everything else stays byte for byte: the order of keys,
 // blanks, line ends, numbers of any size, escapes, and fields that no specification defines.
 //

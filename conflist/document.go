@@ -33,21 +33,22 @@ type entry struct {
 
 // parse reads a document, and refuses what the documentation of [Insert] lists.
 func parse(doc []byte) (*document, error) {
-	d := &document{bytes: doc, keys: keys{}}
-	s := &scanner{doc: doc}
-	top, err := s.whole(func(key, value span) error {
-		return d.keys.note(s, key, value, "cniVersion", "name", "plugins", "type")
-	})
+	top, err := object(doc)
 	if err != nil {
 		return nil, err
 	}
-	d.top = top
+	d := &document{bytes: doc, top: top, keys: keys{}}
+	if err := walk(doc, top, func(key, value span) error {
+		return d.keys.note(doc, key, value, "cniVersion", "name", "plugins", "type")
+	}); err != nil {
+		return nil, err
+	}
 
 	plugins, isList := d.keys["plugins"]
 	typ, isSingle := d.keys["type"]
 	switch {
 	case isList && isSingle:
-		return nil, s.failAt(typ.key.from,
+		return nil, failAt(doc, typ.key.from,
 			`the document has "plugins" and "type": it is a list for one reader and a single configuration for another: remove one of them`)
 	case isList:
 		return d, d.list(plugins.value)
@@ -61,40 +62,37 @@ func parse(doc []byte) (*document, error) {
 }
 
 func (d *document) list(plugins span) error {
-	s := &scanner{doc: d.bytes, pos: plugins.from}
-	if s.peek() != '[' {
-		return s.fail(`"plugins" is not an array`)
+	if d.bytes[plugins.from] != '[' {
+		return failAt(d.bytes, plugins.from, `"plugins" is not an array`)
 	}
-	_, err := s.array(func(element span) error {
+	return walk(d.bytes, plugins, func(_, element span) error {
 		e, err := readEntry(d.bytes, element)
 		d.entries = append(d.entries, e)
 		return err
 	})
-	return err
 }
 
 func readEntry(doc []byte, at span) (entry, error) {
 	e := entry{span: at}
-	s := &scanner{doc: doc, pos: at.from}
-	if s.peek() != '{' {
-		return e, s.fail("a plugin's entry is not an object")
+	if doc[at.from] != '{' {
+		return e, failAt(doc, at.from, "a plugin's entry is not an object")
 	}
 	found, first := keys{}, true
-	_, err := s.object(func(key, value span) error {
+	if err := walk(doc, at, func(key, value span) error {
 		if first {
 			e.spaced, first = isBlank(doc[value.from-1]), false
 		}
-		return found.note(s, key, value, "type")
-	})
-	if err != nil {
+		return found.note(doc, key, value, "type")
+	}); err != nil {
 		return e, err
 	}
 	typ, ok := found["type"]
 	if !ok {
-		return e, s.failAt(at.from, `a plugin's entry has no "type": add the name of its executable`)
+		return e, failAt(doc, at.from, `a plugin's entry has no "type": add the name of its executable`)
 	}
+	var err error
 	if e.typ, err = nonEmpty(typ.value.of(doc)); err != nil {
-		return e, s.failAt(typ.value.from, `the "type" of a plugin's entry %w: write the name of its executable`, err)
+		return e, failAt(doc, typ.value.from, `the "type" of a plugin's entry %w: write the name of its executable`, err)
 	}
 	return e, nil
 }
@@ -117,18 +115,18 @@ type member struct{ key, value span }
 
 // note records a member if its key is one of the names. It refuses a second member of that name and
 // a key that differs from a name only in case, because readers differ in which of them they take.
-func (k keys) note(s *scanner, key, value span, names ...string) error {
-	name := text(key.of(s.doc))
+func (k keys) note(doc []byte, key, value span, names ...string) error {
+	name := text(key.of(doc))
 	if !slices.Contains(names, name) {
 		for _, n := range names {
 			if strings.EqualFold(n, name) {
-				return s.failAt(key.from, "the key %q differs from %q in case only, and runtimes disagree on its meaning: correct it", name, n)
+				return failAt(doc, key.from, "the key %q differs from %q in case only, and runtimes disagree on its meaning: correct it", name, n)
 			}
 		}
 		return nil
 	}
 	if _, twice := k[name]; twice {
-		return s.failAt(key.from, "the key %q appears twice: remove one", name)
+		return failAt(doc, key.from, "the key %q appears twice: remove one", name)
 	}
 	k[name] = member{key, value}
 	return nil

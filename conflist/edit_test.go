@@ -238,9 +238,9 @@ func TestDocumentIsNotWritten(t *testing.T) {
 func TestInsertRefusesEntries(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, typ, body, want string }{
-		{"nothing", "m", ``, "the document ends"},
-		{"not an object", "m", `["m"]`, "should be"},
-		{"two values", "m", `{"type":"m"} {}`, "the end of the document"},
+		{"nothing", "m", ``, "unexpected end of JSON input"},
+		{"not an object", "m", `["m"]`, "not an object"},
+		{"two values", "m", `{"type":"m"} {}`, "after top-level value"},
 		{"no type", "m", `{"name":"m"}`, `has no "type"`},
 		{"empty type", "", `{"type":""}`, "is empty"},
 		{"another type", "m", `{"type":"n"}`, `"n" and Type is "m"`},

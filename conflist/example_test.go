@@ -105,5 +105,5 @@ func ExampleSyntaxError() {
 	_, err := conflist.Remove(doc, "istio-cni")
 	fmt.Println(err)
 	// Output:
-	// line 3, column 34: found ']' where a value should be
+	// line 3, column 34: invalid character ']' looking for beginning of value
 }

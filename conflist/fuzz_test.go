@@ -120,7 +120,7 @@ func normal(t *testing.T, doc []byte) []byte {
 	return out
 }
 
-// FuzzFind compares the scanner with encoding/json, and Find with what a runtime sees.
+// FuzzFind compares this package with encoding/json, and Find with what a runtime sees.
 func FuzzFind(f *testing.F) {
 	for _, doc := range seed(f) {
 		f.Add(doc, "m")
@@ -179,8 +179,8 @@ func entriesSeenByRuntime(t *testing.T, doc []byte) []json.RawMessage {
 	return entries
 }
 
-// FuzzScanner checks that the scanner accepts what encoding/json accepts, anywhere in a document.
-func FuzzScanner(f *testing.F) {
+// FuzzObject checks that this package accepts what encoding/json accepts, anywhere in a document.
+func FuzzObject(f *testing.F) {
 	for _, value := range []string{`1`, `-0.5e+10`, `"\u00e9\n"`, `[]`, `{"a":[1,{}]}`, `null`, "\"\xff\"", ` 01`, `"\x"`, "\"\t\"", `{"a":1,}`} {
 		f.Add([]byte(value))
 	}

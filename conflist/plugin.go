@@ -20,8 +20,7 @@ type Plugin struct {
 
 // validate refuses an invalid entry, with [ErrPlugin].
 func (p Plugin) validate() error {
-	s := &scanner{doc: p.Body}
-	top, err := s.whole(nil)
+	top, err := object(p.Body)
 	if err != nil {
 		return fmt.Errorf("%w: Body: %w", ErrPlugin, err)
 	}

@@ -130,10 +130,14 @@ type layoutWriter struct {
 func (w *layoutWriter) token(object []byte, i int) int {
 	switch c := object[i]; c {
 	case '"':
-		s := &scanner{doc: object, pos: i}
-		_ = s.str() // cannot fail: the object is valid
-		w.out.Write(object[i:s.pos])
-		return s.pos - 1
+		end := i + 1
+		for ; object[end] != '"'; end++ {
+			if object[end] == '\\' {
+				end++
+			}
+		}
+		w.out.Write(object[i : end+1])
+		return end
 	case '{', '[':
 		w.out.WriteByte(c)
 		if next := bytes.TrimLeft(object[i+1:], blanks); next[0] == '}' || next[0] == ']' {
