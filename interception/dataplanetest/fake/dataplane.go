@@ -26,7 +26,7 @@ type Options struct {
 	After func(Call) error
 	// Refuse returns why the dataplane cannot apply a part of a plan, and "" if it can. [Lacks]
 	// returns such a function.
-	Refuse func(Part) string
+	Refuse func(PlanPart) string
 }
 
 // Dataplane is an [interception.Dataplane] in memory. The zero value has no namespaces and never

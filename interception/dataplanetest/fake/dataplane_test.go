@@ -179,14 +179,14 @@ func TestRefuse(t *testing.T) {
 	t.Parallel()
 	p := plan(t)
 	for name, test := range map[string]struct {
-		refuse func(fake.Part) string
+		refuse func(fake.PlanPart) string
 		names  []string // nil when all is supported
 	}{
 		"an action":        {fake.Lacks[interception.TProxyTo], []string{"mangle/"}},
 		"a kind of object": {fake.Lacks[interception.Link], []string{"link.tunnel: ", "interception.Link"}},
 		"tables":           {fake.Lacks[interception.Table], []string{"table mangle: ", "table nat: "}},
 		"entries": {
-			func(part fake.Part) string {
+			func(part fake.PlanPart) string {
 				if part.Entry != nil && part.Entry.Hook == interception.Prerouting {
 					return "no such hook"
 				}

@@ -10,8 +10,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Part is a part of a plan that a dataplane may be unable to apply.
-type Part struct {
+// PlanPart is a part of a plan that a dataplane may be unable to apply.
+type PlanPart struct {
 	// At is the location, as in errors: an object's id, a set's name, a table's kind, an entry's
 	// id, or a rule's position and id.
 	At string
@@ -24,7 +24,7 @@ type Part struct {
 
 // Lacks refuses the objects or actions of type T, for [Options].Refuse: Lacks[interception.Route],
 // Lacks[interception.TProxyTo].
-func Lacks[T any](p Part) string {
+func Lacks[T any](p PlanPart) string {
 	var what any = p.Object
 	if p.Rule != nil {
 		what = p.Rule.Action
@@ -38,10 +38,10 @@ func Lacks[T any](p Part) string {
 }
 
 // parts yields the parts of a plan in order: a table before its entries and rules.
-func parts(p *interception.Plan) iter.Seq[Part] {
-	return func(yield func(Part) bool) {
+func parts(p *interception.Plan) iter.Seq[PlanPart] {
+	return func(yield func(PlanPart) bool) {
 		for _, object := range p.Objects {
-			if !yield(Part{At: name(object), Object: object}) {
+			if !yield(PlanPart{At: name(object), Object: object}) {
 				return
 			}
 			if table, ok := object.(interception.Table); ok && !tableParts(table, yield) {
@@ -51,16 +51,16 @@ func parts(p *interception.Plan) iter.Seq[Part] {
 	}
 }
 
-func tableParts(table interception.Table, yield func(Part) bool) bool {
+func tableParts(table interception.Table, yield func(PlanPart) bool) bool {
 	for _, entry := range table.Entries {
-		if !yield(Part{At: string(entry.ID), Object: table, Entry: &entry}) {
+		if !yield(PlanPart{At: string(entry.ID), Object: table, Entry: &entry}) {
 			return false
 		}
 	}
 	for _, chain := range table.Chains {
 		for i, rule := range chain.Rules {
 			at := interception.Position{Table: table.Kind, Chain: chain.Name, Index: i}
-			if !yield(Part{At: fmt.Sprintf("%s %s", at, rule.ID), Object: table, Rule: &rule}) {
+			if !yield(PlanPart{At: fmt.Sprintf("%s %s", at, rule.ID), Object: table, Rule: &rule}) {
 				return false
 			}
 		}
