@@ -49,43 +49,46 @@ func Parse(data []byte) (Config, error) {
 	return root.config()
 }
 
-// config follows current-context to its cluster and its user; see
-// https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/.
+// config follows the current context to its cluster and its user.
 func (n *node) config() (c Config, err error) {
-	if n.kind != mappingNode {
-		return c, errors.New("it is not a mapping with the keys of a kubeconfig")
-	}
-	var kind, version, name, cluster, user string
-	if err := n.texts(field{"kind", &kind}, field{"apiVersion", &version}); err != nil {
-		return c, err
-	}
-	if (kind != "" && kind != "Config") || (version != "" && version != "v1") {
-		return c, errors.New("it is of another kind or version than Config, v1")
-	}
-	if err := n.texts(field{"current-context", &name}); err != nil {
-		return c, err
-	}
-	if name == "" {
-		return c, errors.New("current-context is not set: name one of the contexts")
-	}
-	context, err := n.named("contexts", name, "context")
+	context, err := n.context()
 	if err != nil {
 		return c, err
 	}
+	var cluster, user string
 	if err := context.texts(field{"cluster", &cluster}, field{"user", &user}); err != nil {
 		return c, err
 	}
 	from, err := n.named("clusters", cluster, "cluster")
+	if err == nil {
+		err = c.fromCluster(from)
+	}
 	if err != nil {
 		return c, err
 	}
-	if err := c.fromCluster(from); err != nil {
-		return c, err
+	if from, err = n.named("users", user, "user"); err == nil {
+		err = c.fromUser(from)
 	}
-	if from, err = n.named("users", user, "user"); err != nil {
-		return c, err
+	return c, err
+}
+
+// context returns the current one; see
+// https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/.
+func (n *node) context() (*node, error) {
+	if n.kind != mappingNode {
+		return nil, errors.New("it is not a mapping with the keys of a kubeconfig")
 	}
-	return c, c.fromUser(from)
+	var kind, version, name string
+	if err := n.texts(field{"kind", &kind}, field{"apiVersion", &version}, field{"current-context", &name}); err != nil {
+		return nil, err
+	}
+	switch {
+	case (kind != "" && kind != "Config") || (version != "" && version != "v1"):
+		return nil, errors.New("it is of another kind or version than Config, v1")
+	case name == "":
+		return nil, errors.New("current-context is not set: name one of the contexts")
+	}
+	return n.named("contexts", name, "context")
 }
 
 func (c *Config) fromCluster(cluster *node) (err error) {
