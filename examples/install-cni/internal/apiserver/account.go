@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -32,12 +33,21 @@ const (
 	callTime  = 3 * time.Second
 	maxAnswer = 4 << 20
 	maxFile   = 1 << 20
+	// maxMessage bounds what errors quote of an answer.
+	maxMessage = 256
 )
 
 // Answer is the server's answer.
 type Answer struct {
 	Status int
 	Body   []byte
+}
+
+// Unexpected returns an error with the status and the server's message.
+func (a Answer) Unexpected() error {
+	var status struct{ Message string }
+	_ = json.Unmarshal(a.Body, &status) // without a message, the error has the number alone
+	return fmt.Errorf("the API server answers %d %.*q", a.Status, maxMessage, status.Message)
 }
 
 // Send sends a request for a path, and waits at most three seconds. An answer of any status is no

@@ -111,13 +111,9 @@ func (t Taint) read(ctx context.Context) ([]json.RawMessage, error) {
 
 func (t Taint) path() []string { return []string{"api", "v1", "nodes", t.Node} }
 
-const maxMessage = 256
-
 func unexpected(answer Answer, verb string) error {
 	if answer.Status == http.StatusForbidden {
 		return fmt.Errorf("the service account may not %s nodes: allow it by a role", verb)
 	}
-	var status struct{ Message string }
-	_ = json.Unmarshal(answer.Body, &status) // without a message, the error has the number alone
-	return fmt.Errorf("the API server answers %d %.*q", answer.Status, maxMessage, status.Message)
+	return answer.Unexpected()
 }

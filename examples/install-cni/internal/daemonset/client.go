@@ -30,8 +30,6 @@ type Client struct {
 	Pause time.Duration
 }
 
-const maxMessage = 256
-
 // The kinds of objects in the API server's answers.
 const (
 	kindDaemonSet = "DaemonSet"
@@ -42,7 +40,8 @@ const (
 
 // answer has the fields that are read from a DaemonSet, a Namespace, a Node or a Status.
 type answer struct {
-	status   int
+	apiserver.Answer `json:"-"`
+
 	Kind     string `json:"kind"`
 	Metadata struct {
 		Name              string            `json:"name"`
@@ -56,7 +55,6 @@ type answer struct {
 		} `json:"template"`
 	} `json:"spec"`
 	Reason  string `json:"reason"`
-	Message string `json:"message"`
 	Details struct {
 		Name string `json:"name"`
 	} `json:"details"`
@@ -65,7 +63,7 @@ type answer struct {
 // isMissing reports whether the API server itself, not a proxy, answered that there is no object of
 // that name.
 func (a answer) isMissing(name string) bool {
-	return a.status == http.StatusNotFound && a.Kind == kindStatus && a.Reason == "NotFound" && a.Details.Name == name
+	return a.Status == http.StatusNotFound && a.Kind == kindStatus && a.Reason == "NotFound" && a.Details.Name == name
 }
 
 // unverified returns why the answers may not come from the API server; empty if they do.
@@ -127,15 +125,15 @@ func (c Client) send(ctx context.Context, about object, method, body string) (an
 
 // read parses the API server's answer: the object, or for a deletion possibly a Status.
 func (o object) read(method string, got apiserver.Answer) (answer, error) {
-	a := answer{status: got.Status}
+	a := answer{Answer: got}
 	err := json.Unmarshal(got.Body, &a)
 	isIt := a.Kind == o.kind && a.Metadata.Name == o.name
-	done := a.status == http.StatusOK || a.status == http.StatusAccepted
+	done := a.Status == http.StatusOK || a.Status == http.StatusAccepted
 	if method == http.MethodDelete && a.Kind == kindStatus {
 		isIt = done
 	}
 	if isIt != done || (isIt && err != nil) {
-		return answer{}, errors.Join(err, fmt.Errorf("answers %d with something other than the %s %s", a.status, o.kind, o.name))
+		return answer{}, errors.Join(err, fmt.Errorf("answers %d with something other than the %s %s", a.Status, o.kind, o.name))
 	}
 	return a, nil
 }
@@ -167,13 +165,13 @@ func (c Client) lookFor(ctx context.Context, o object, missing string) error {
 	switch {
 	case err != nil:
 		return err
-	case a.status == http.StatusOK:
+	case a.Status == http.StatusOK:
 		return nil
 	case a.isMissing(o.name):
 		return fmt.Errorf("%w: %s %s: %s", ErrRefused, o.kind, o.name, missing)
-	case a.status == http.StatusForbidden:
+	case a.Status == http.StatusForbidden:
 		return fmt.Errorf("%w: the service account may not get the %s %s; allow it by a role, or set uninstall-on-deletion to false",
 			ErrRefused, o.kind, o.name)
 	}
-	return fmt.Errorf("%s %s: %w", o.kind, o.name, a.unexpected())
+	return fmt.Errorf("%s %s: %w", o.kind, o.name, a.Unexpected())
 }

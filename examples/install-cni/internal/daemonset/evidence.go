@@ -120,21 +120,21 @@ func (c Client) weigh(ctx context.Context, a answer, err error) finding {
 	switch {
 	case err != nil:
 		return finding{unclear, err.Error()}
-	case a.status == http.StatusOK && a.Metadata.DeletionTimestamp != "":
+	case a.Status == http.StatusOK && a.Metadata.DeletionTimestamp != "":
 		return finding{leaving, "it is being deleted, since " + a.Metadata.DeletionTimestamp}
-	case a.status == http.StatusOK:
+	case a.Status == http.StatusOK:
 		return c.stillHere(ctx, a)
 	case a.isMissing(c.Name) && seen:
 		return finding{missing, "the API server no longer has it (404), and had it " + how}
 	case a.isMissing(c.Name):
 		return finding{unclear, "the API server has none of that name (404), nor did it before, as far as this daemon knows; " +
 			"see pod-namespace and agent-name"}
-	case a.status == http.StatusUnauthorized:
+	case a.Status == http.StatusUnauthorized:
 		return finding{refused, "the API server refuses the token (401)"}
-	case a.status == http.StatusForbidden:
+	case a.Status == http.StatusForbidden:
 		return finding{refused, "the service account may not get it (403)"}
 	}
-	return finding{unclear, a.unexpected().Error()}
+	return finding{unclear, a.Unexpected().Error()}
 }
 
 // stillHere weighs the answer that the DaemonSet exists. Its pods are deleted all the same if its
@@ -157,15 +157,15 @@ func (c Client) namespaceLeaves(ctx context.Context) finding {
 	a, err := c.get(ctx, c.namespace())
 	switch {
 	case err != nil:
-	case a.status == http.StatusOK && a.Metadata.DeletionTimestamp != "":
+	case a.Status == http.StatusOK && a.Metadata.DeletionTimestamp != "":
 		return finding{leaving, fmt.Sprintf("its namespace %s is being deleted, since %s", c.Namespace, a.Metadata.DeletionTimestamp)}
-	case a.status == http.StatusOK:
+	case a.Status == http.StatusOK:
 		return finding{wanted, ""}
 	default:
-		err = a.unexpected()
+		err = a.Unexpected()
 	}
 	doubt := finding{unclear, fmt.Sprintf("whether its namespace %s is being deleted is not known: %v", c.Namespace, err)}
-	if a.status == http.StatusForbidden && !c.Memory.sawNamespace() {
+	if a.Status == http.StatusForbidden && !c.Memory.sawNamespace() {
 		doubt.standing = wanted // the role never allowed it
 	}
 	return doubt
@@ -179,8 +179,8 @@ func (c Client) deselected(ctx context.Context, a answer) finding {
 		return finding{wanted, ""}
 	}
 	node, err := c.get(ctx, c.node())
-	if err == nil && node.status != http.StatusOK {
-		err = node.unexpected()
+	if err == nil && node.Status != http.StatusOK {
+		err = node.Unexpected()
 	}
 	selected := true
 	if err == nil {
@@ -193,8 +193,4 @@ func (c Client) deselected(ctx context.Context, a answer) finding {
 		return finding{wanted, ""}
 	}
 	return finding{leaving, fmt.Sprintf("it is there, but its nodeSelector or node affinity doesn't select node %s any more", c.Node)}
-}
-
-func (a answer) unexpected() error {
-	return fmt.Errorf("the API server answers %d %.*q", a.status, maxMessage, a.Message)
 }

@@ -62,21 +62,21 @@ func (r *removal) advance(ctx context.Context) (done bool, err error) {
 	if a.isMissing(r.Name) || (r.accepted && a.isAnother()) {
 		return true, nil
 	}
-	switch a.status {
+	switch a.Status {
 	case http.StatusOK, http.StatusAccepted:
 		r.accepted, r.refused = true, 0
 		return false, errPods
 	case http.StatusForbidden, http.StatusUnauthorized:
 		r.refused++
-		return false, fmt.Errorf("%w; the service account needs get and delete of it", a.unexpected())
+		return false, fmt.Errorf("%w; the service account needs get and delete of it", a.Unexpected())
 	}
-	return false, a.unexpected()
+	return false, a.Unexpected()
 }
 
 // isAnother reports whether this is another DaemonSet of the same name, created after the deletion
 // of ours.
 func (a answer) isAnother() bool {
-	return a.status == http.StatusOK && a.Metadata.DeletionTimestamp == ""
+	return a.Status == http.StatusOK && a.Metadata.DeletionTimestamp == ""
 }
 
 func (c Client) wait(ctx context.Context) error {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // Part is one thing that a daemon does by itself.
@@ -82,9 +83,8 @@ func (s *Supervisor) Restart(name, why string) {
 
 // keep runs one part again and again.
 func (s *Supervisor) keep(ctx context.Context, p Part) {
-	var row series
+	row := newSeries()
 	for {
-		begun := time.Now()
 		err := s.attempt(ctx, p)
 		if ctx.Err() != nil {
 			return
@@ -95,9 +95,9 @@ func (s *Supervisor) keep(ctx context.Context, p Part) {
 			s.state.Failed(p.Name, err.Error(), "")
 			s.log.Warn("a part is started again", "part", p.Name, "reason", err)
 		} else {
-			pause = row.next(err, time.Since(begun))
+			pause = row.next(err, time.Now())
 			s.state.Failed(p.Name, err.Error(), row.unhealthy(err))
-			s.log.Error("a part failed; it is started again", "part", p.Name, "error", err, "pause", pause, "failures", row.failures)
+			s.log.Error("a part failed; it is started again", "part", p.Name, "error", err, "pause", pause, "failures", row.Count())
 		}
 		if wait(ctx, pause) != nil {
 			return
@@ -139,29 +139,30 @@ type panicError struct{ value any }
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// Pauses between attempts.
 const (
-	firstPause   = 100 * time.Millisecond
-	longestPause = time.Minute
-	calm         = 5 * time.Minute // running this long begins a new series of failures
-	mostPanics   = 3               // in a row
+	firstPause = 100 * time.Millisecond
+	mostPanics = 3 // in a row
 )
 
-// series counts failures in a row.
-type series struct{ failures, panics int }
+// series counts failures in a row, and panics among the last of them.
+type series struct {
+	upkeep.Series
+	panics int
+}
 
-// next counts a failure of a part, which ran for that long, and returns the pause that follows:
-// half of it is random.
-func (s *series) next(err error, ran time.Duration) time.Duration {
-	if ran > calm {
-		*s = series{}
-	}
-	s.failures++
-	s.panics++
+// newSeries returns an empty series: running for five minutes begins a new one.
+func newSeries() *series {
+	return &series{Series: upkeep.Series{First: firstPause, Most: time.Minute, Calm: 5 * time.Minute}}
+}
+
+// next counts a failure of a part, and returns the pause that follows: half of it is random.
+func (s *series) next(err error, now time.Time) time.Duration {
+	pause := s.Next(now)
 	if panicked := (*panicError)(nil); !errors.As(err, &panicked) {
 		s.panics = 0
+	} else if s.panics++; s.Count() == 1 {
+		s.panics = 1
 	}
-	pause := min(firstPause<<min(s.failures-1, 16), longestPause)
 	return pause/2 + rand.N(pause/2)
 }
 

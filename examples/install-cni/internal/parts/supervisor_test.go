@@ -131,16 +131,15 @@ func TestAuxiliaryPartsDontCount(t *testing.T) {
 
 func TestPauses(t *testing.T) {
 	t.Parallel()
-	var s series
-	broken := errors.New("broken")
+	s, broken, now := newSeries(), errors.New("broken"), time.Now()
 	for i := range 40 {
 		want := min(100*time.Millisecond<<min(i, 20), time.Minute)
-		if got := s.next(broken, 0); got < want/2 || got > want {
+		if got := s.next(broken, now); got < want/2 || got > want {
 			t.Errorf("pause %d is %v, want half to all of %v", i+1, got, want)
 		}
 	}
-	if got := s.next(broken, calm+1); got > firstPause || s.failures != 1 {
-		t.Errorf("after a calm: pause %v, %d failures", got, s.failures)
+	if got := s.next(broken, now.Add(time.Minute+s.Calm+1)); got > firstPause || s.Count() != 1 {
+		t.Errorf("after a calm: pause %v, %d failures", got, s.Count())
 	}
 	if got := s.unhealthy(fmt.Errorf("open: %w", syscall.EMFILE)); got == "" {
 		t.Error("no files left to open is healthy")
