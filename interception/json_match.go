@@ -89,7 +89,9 @@ func (w wireMatch) decode(p *Plan) (Match, error) {
 	try(decodeCondition(&m.GID, w.GID, parseRanges[GID]))
 	try(decodeCondition(&m.Mark, w.Mark, parseMarkBits))
 	try(decodeCondition(&m.ConnMark, w.ConnMark, parseMarkBits))
-	try(decodeCondition(&m.State, w.State, parseConnState))
+	try(decodeCondition(&m.State, w.State, func(text string) (ConnState, error) {
+		return parseBits(text, StateNew, StateEstablished, StateRelated, StateInvalid, StateUntracked)
+	}))
 	return m, errors.Join(errs...)
 }
 
@@ -154,15 +156,17 @@ func parseMarkBits(text string) (MarkBits, error) {
 	return MarkBits{Mark(v), Mark(m)}, err
 }
 
-// parseConnState parses states separated by commas.
-func parseConnState(text string) (ConnState, error) {
-	var set ConnState
+// parseBits parses the words of some bits, separated by commas.
+func parseBits[T interface {
+	ConnState | TCPFlag
+	fmt.Stringer
+}](text string, all ...T) (set T, err error) {
 	for element := range strings.SplitSeq(text, ",") {
-		state, err := word(element, StateNew, StateEstablished, StateRelated, StateInvalid, StateUntracked)
+		bit, err := word(element, all...)
 		if err != nil {
 			return 0, err
 		}
-		set |= state
+		set |= bit
 	}
 	return set, nil
 }
@@ -182,16 +186,8 @@ func parseTCPFlags(text string) (TCPFlags, error) {
 }
 
 func parseTCPFlag(text string) (TCPFlag, error) {
-	var flags TCPFlag
-	if text == flags.String() {
-		return flags, nil
+	if text == TCPFlag(0).String() {
+		return 0, nil
 	}
-	for element := range strings.SplitSeq(text, ",") {
-		flag, err := word(element, FlagFIN, FlagSYN, FlagRST, FlagPSH, FlagACK, FlagURG)
-		if err != nil {
-			return 0, err
-		}
-		flags |= flag
-	}
-	return flags, nil
+	return parseBits(text, FlagFIN, FlagSYN, FlagRST, FlagPSH, FlagACK, FlagURG)
 }

@@ -3,8 +3,8 @@
 package interception
 
 import (
+	"cmp"
 	"fmt"
-	"strings"
 )
 
 // Protocol is an IP protocol number. The zero value stands for any.
@@ -124,14 +124,5 @@ func (f TCPFlags) String() string { return f.Set.String() + "/" + f.Mask.String(
 
 // String returns the flags, separated by commas, and "none" for the empty set.
 func (f TCPFlag) String() string {
-	var words []string
-	for i, word := range []string{"fin", "syn", "rst", "psh", "ack", "urg"} {
-		if f&(1<<i) != 0 {
-			words = append(words, word)
-		}
-	}
-	if words == nil {
-		return "none"
-	}
-	return strings.Join(words, ",")
+	return cmp.Or(bitNames(f, "fin", "syn", "rst", "psh", "ack", "urg"), "none")
 }

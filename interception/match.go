@@ -204,10 +204,15 @@ func (s ConnState) IsEmpty() bool { return s == 0 }
 
 // String returns the states in order, separated by commas, such as "established,related".
 func (s ConnState) String() string {
+	return bitNames(s, "new", "established", "related", "invalid", "untracked")
+}
+
+// bitNames returns the names of the bits that are set, separated by commas.
+func bitNames[T ~uint8](set T, names ...string) string {
 	var words []string
-	for i, word := range []string{"new", "established", "related", "invalid", "untracked"} {
-		if s&(1<<i) != 0 {
-			words = append(words, word)
+	for i, name := range names {
+		if set&(1<<i) != 0 {
+			words = append(words, name)
 		}
 	}
 	return strings.Join(words, ",")

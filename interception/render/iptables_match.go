@@ -146,18 +146,15 @@ func common(a, b []netip.Prefix) []netip.Prefix {
 	return both
 }
 
-// interfaces adds a condition on an interface. It leaves out names that a pattern of the set
-// covers, so that no packet matches two lines.
+// interfaces adds a condition on an interface. No member of a set covers another: a packet matches
+// one line.
 func (c *xtConditions) interfaces(option string, condition interception.Condition[interception.InterfaceSet]) {
 	if !condition.Present() {
 		return
 	}
-	names := condition.Set().Names()
 	var patterns []string
-	for _, name := range names {
-		if !slices.ContainsFunc(names, func(other interception.Interface) bool { return covers(other, name) }) {
-			patterns = append(patterns, strings.Replace(string(name), "*", "+", 1))
-		}
+	for _, name := range condition.Set().Names() {
+		patterns = append(patterns, strings.Replace(string(name), "*", "+", 1))
 	}
 	words := optionWords(option, patterns)
 	switch {
@@ -168,12 +165,6 @@ func (c *xtConditions) interfaces(option string, condition interception.Conditio
 	default:
 		c.none = append(c.none, words...)
 	}
-}
-
-// covers reports whether a pattern covers everything that another name or pattern does.
-func covers(pattern, name interception.Interface) bool {
-	stem, is := strings.CutSuffix(string(pattern), "*")
-	return is && pattern != name && strings.HasPrefix(string(name), stem)
 }
 
 // owners adds a condition on an owner's id. A match takes one range, a rule several matches.

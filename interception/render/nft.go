@@ -108,7 +108,7 @@ func writeHead(b *bytes.Buffer, p *interception.Plan) {
 	for _, object := range p.Objects {
 		switch o := object.(type) {
 		case interception.Link:
-			fmt.Fprintf(b, "# %s # %s: %s\n", linkWords(o), o.ID, o.Why)
+			fmt.Fprintf(b, "# ip link add %s up type %s # %s: %s\n", o.Name, linkType(o), o.ID, o.Why)
 		case interception.Address:
 			fmt.Fprintf(b, "# ip address add %s dev %s # %s: %s\n", o.Prefix, o.Device, o.ID, o.Why)
 		case interception.Sysctl:
@@ -122,11 +122,12 @@ func writeHead(b *bytes.Buffer, p *interception.Plan) {
 	}
 }
 
-func linkWords(l interception.Link) string {
+// linkType returns the type of a link in the words of ip-link(8).
+func linkType(l interception.Link) string {
 	if l.Geneve == nil {
-		return fmt.Sprintf("ip link add %s up type dummy", l.Name)
+		return "dummy"
 	}
-	return fmt.Sprintf("ip link add %s up type geneve id %d remote %s dstport %d", l.Name, l.Geneve.VNI, l.Geneve.Remote, l.Geneve.Port)
+	return fmt.Sprintf("geneve id %d remote %s dstport %d", l.Geneve.VNI, l.Geneve.Remote, l.Geneve.Port)
 }
 
 func routeWords(r interception.Route) string {

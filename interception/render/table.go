@@ -81,7 +81,7 @@ func writeObjects(b *strings.Builder, p *interception.Plan) {
 	for _, object := range p.Objects {
 		switch o := object.(type) {
 		case interception.Link:
-			rows = append(rows, row{string(o.ID), linkText(o), "", o.Why})
+			rows = append(rows, row{string(o.ID), fmt.Sprintf("link %s type %s", o.Name, linkType(o)), "", o.Why})
 		case interception.Address:
 			rows = append(rows, row{string(o.ID), fmt.Sprintf("address %s dev %s", o.Prefix, o.Device), "", o.Why})
 		case interception.Sysctl:
@@ -99,13 +99,6 @@ func writeObjects(b *strings.Builder, p *interception.Plan) {
 		b.WriteByte('\n')
 		writeRows(b, rows)
 	}
-}
-
-func linkText(l interception.Link) string {
-	if l.Geneve == nil {
-		return fmt.Sprintf("link %s type dummy", l.Name)
-	}
-	return fmt.Sprintf("link %s type geneve id %d remote %s dstport %d", l.Name, l.Geneve.VNI, l.Geneve.Remote, l.Geneve.Port)
 }
 
 func routeText(r interception.Route) string {
