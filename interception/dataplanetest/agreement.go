@@ -45,13 +45,13 @@ func Agree(t *testing.T, d interception.Dataplane, o AgreementOptions) {
 	if o.Pairs == 0 {
 		o.Pairs = 2000
 	}
-	kinds := counts{of: map[string]int{}}
+	kinds := newCounts()
 	t.Run("redirects", func(t *testing.T) {
 		for i := range (o.Pairs + packetsPerRedirect - 1) / packetsPerRedirect {
 			seed := o.Seed + uint64(i)
 			t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 				t.Parallel()
-				agreeOn(t, d, seed, &kinds)
+				agreeOn(t, d, seed, kinds)
 			})
 		}
 	})
@@ -278,11 +278,13 @@ func livingKind(r sidecar.Redirect, c Comparison) string {
 	return fmt.Sprintf("%s %s older connection from %s, %s: %s", r.Mode, interception.FamilyOf(c.Probe.Dst.Addr()), c.Probe.From, existing, end)
 }
 
-// counts count kinds, for several goroutines.
+// counts counts things by their kinds, for several goroutines.
 type counts struct {
 	mu sync.Mutex
 	of map[string]int
 }
+
+func newCounts() *counts { return &counts{of: map[string]int{}} }
 
 func (c *counts) add(kind string) {
 	c.mu.Lock()

@@ -63,13 +63,16 @@ func Cases(t testing.TB) []Case {
 
 func newCase(t testing.TB, name string, plan *interception.Plan) Case {
 	t.Helper()
-	c := Case{Name: name, Plan: plan, Pod: PodOptions{
+	return Case{Name: name, Plan: plan, Pod: istioPod(), Packets: parsed(t, casePackets())}
+}
+
+// istioPod is a pod with an application and with Istio's proxy.
+func istioPod() PodOptions {
+	return PodOptions{
 		Addresses:  []netip.Addr{netip.MustParseAddr("10.244.0.2"), netip.MustParseAddr("fd00:10:244::2")},
 		Ports:      []uint16{8080},
 		ProxyPorts: []uint16{15001, 15006, 15053}, ProxyUID: 1337, ProxyGID: 1337,
-	}}
-	c.Packets = parsed(t, casePackets())
-	return c
+	}
 }
 
 func parsed(t testing.TB, lines []string) []trace.Packet {

@@ -233,3 +233,13 @@ func (l Law) broken(t testing.TB, format string, args ...any) {
 	t.Helper()
 	t.Errorf("broken law %q: "+string(l.String())+".\n"+format, append([]any{string(l)}, args...)...)
 }
+
+// same fails a test unless two dumps are equal, and reports whether they are.
+func (l Law) same(t testing.TB, what, nameA, a, nameB, b string) bool {
+	t.Helper()
+	diff := difference(nameA, a, nameB, b)
+	if diff != "" {
+		l.broken(t, "%s:\n%s", what, diff)
+	}
+	return diff == ""
+}

@@ -11,13 +11,8 @@ import (
 
 // Kernel is the [Ground] of dataplanes that work on the kernel of this machine: it creates network
 // namespaces, and inspects them with ip(8), nft(8) and, where they are installed, the -save
-// programs of both flavours of iptables. The zero value is ready. On systems other than Linux it
-// skips the test.
-type Kernel struct {
-	// Sysctls are parameters that Dump shows in addition to those that the cases of [Conformance]
-	// set: paths below /proc/sys/net, as in [interception.Sysctl].
-	Sysctls []string
-}
+// programs of both flavours of iptables. On systems other than Linux it skips the test.
+type Kernel struct{}
 
 var _ Ground = Kernel{}
 

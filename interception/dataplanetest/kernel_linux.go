@@ -16,37 +16,24 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/namespace"
-	"github.com/meshcni/meshcni/internal/testing/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
 // Namespace returns a network namespace with the link lo, which is up.
 func (Kernel) Namespace(t testing.TB) *interception.Netns {
 	t.Helper()
-	made, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
-	if err != nil {
-		t.Fatalf("%v; does TestMain call dataplanetest.RunTests?", err)
-	}
-	t.Cleanup(func() {
-		if err := made.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	ns, err := interception.OpenNetns(made.Path(), interception.NetnsOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ns.Close() }) // the test may have closed it
-	return ns
+	return sandboxtest.NewPod(t).Netns
 }
 
-// Dump returns all links, addresses, routes, policy rules, rules and sets, and some sysctls.
-func (k Kernel) Dump(t testing.TB, ns *interception.Netns) string {
+// Dump returns all links, addresses, routes, policy rules, rules and sets, and the sysctls that the
+// cases of [Conformance] set.
+func (Kernel) Dump(t testing.TB, ns *interception.Netns) string {
 	t.Helper()
 	run := inside(ns)
 	var b strings.Builder
 	b.WriteString(dumpRoutes(t, run))
 	if err := namespace.Run(ns.File(), func() error {
-		for _, key := range slices.Concat(sysctls(), k.Sysctls) {
+		for _, key := range sysctls() {
 			value, err := os.ReadFile(filepath.Join("/proc/sys/net", key))
 			if err != nil {
 				return err

@@ -18,9 +18,7 @@ func (s *suite) idempotent(t *testing.T) {
 		s.apply(t, LawIdempotent, ns, c.Plan)
 		once := s.Ground.Dump(t, ns)
 		s.apply(t, LawIdempotent, ns, c.Plan)
-		if diff := difference("the namespace after one Apply", once, "the namespace after two", s.Ground.Dump(t, ns)); diff != "" {
-			LawIdempotent.broken(t, "%splan:\n%s", diff, c.Plan)
-		}
+		LawIdempotent.same(t, c.Plan.String(), "the namespace after one Apply", once, "the namespace after two", s.Ground.Dump(t, ns))
 	})
 }
 
@@ -40,16 +38,14 @@ func (s *suite) replaces(t *testing.T) {
 			for step := range walk.of + 1 {
 				at := step * walk.stride % walk.of
 				s.apply(t, LawReplaces, ns, owned(cases[at].Plan, caseOwner))
-				if diff := difference("a fresh namespace", fresh[at](), "this one", s.Ground.Dump(t, ns)); diff != "" {
-					LawReplaces.broken(t, "case %s upon case %s:\n%s", cases[at].Name, last, diff)
+				what := fmt.Sprintf("case %s upon case %s", cases[at].Name, last)
+				if !LawReplaces.same(t, what, "a fresh namespace", fresh[at](), "this one", s.Ground.Dump(t, ns)) {
 					return
 				}
 				last = cases[at].Name
 			}
 			s.remove(t, LawReplaces, ns, caseOwner)
-			if diff := difference("an empty namespace", empty, "this one", s.Ground.Dump(t, ns)); diff != "" {
-				LawReplaces.broken(t, "removed after all cases:\n%s", diff)
-			}
+			LawReplaces.same(t, "removed after all cases", "an empty namespace", empty, "this one", s.Ground.Dump(t, ns))
 		})
 	}
 }
@@ -70,14 +66,10 @@ func (s *suite) removes(t *testing.T) {
 			"Apply of a plan without objects": func() { s.apply(t, LawRemoves, ns, &interception.Plan{Owner: c.Plan.Owner}) },
 		} {
 			remove()
-			if diff := difference("an empty namespace", before, "the same", s.Ground.Dump(t, ns)); diff != "" {
-				LawRemoves.broken(t, "%s where there was nothing:\n%s", way, diff)
-			}
+			LawRemoves.same(t, way+" where there was nothing", "an empty namespace", before, "the same", s.Ground.Dump(t, ns))
 			s.apply(t, LawRemoves, ns, c.Plan)
 			remove()
-			if diff := difference("the namespace before", before, "the namespace after", s.Ground.Dump(t, ns)); diff != "" {
-				LawRemoves.broken(t, "%s:\n%splan:\n%s", way, diff, c.Plan)
-			}
+			LawRemoves.same(t, way+" of "+c.Plan.String(), "the namespace before", before, "the namespace afterwards", s.Ground.Dump(t, ns))
 		}
 	})
 }
@@ -101,9 +93,7 @@ func (s *suite) foreign(t *testing.T) {
 			}
 		}
 		s.remove(t, LawForeign, ns, c.Plan.Owner)
-		if diff := difference("the namespace before", before, "the namespace after Remove", s.Ground.Dump(t, ns)); diff != "" {
-			LawForeign.broken(t, "%splan:\n%s", diff, c.Plan)
-		}
+		LawForeign.same(t, c.Plan.String(), "the namespace before", before, "the namespace after Remove", s.Ground.Dump(t, ns))
 	})
 }
 
@@ -136,9 +126,7 @@ func (s *suite) ownersApart(t *testing.T) {
 		s.holds(t, LawOwnersApart, ns, plan)
 	}
 	s.remove(t, LawOwnersApart, ns, other.Owner)
-	if diff := difference("the first owner's alone", alone, "after the other's Remove", s.Ground.Dump(t, ns)); diff != "" {
-		LawOwnersApart.broken(t, "%s", diff)
-	}
+	LawOwnersApart.same(t, "Remove of one owner", "the other's alone", alone, "the namespace afterwards", s.Ground.Dump(t, ns))
 }
 
 // namespaces is the number of namespaces in concurrent use.
@@ -160,15 +148,13 @@ func (s *suite) parallel(t *testing.T) {
 	atOnce(t, handles, func(i int) error { return dataplane.Apply(t.Context(), handles[i], cases[at(i+1)].Plan) })
 	atOnce(t, handles, func(i int) error { return dataplane.Apply(t.Context(), handles[i], cases[at(i)].Plan) })
 	for i, ns := range handles {
-		if diff := difference("one at a time", fresh[at(i)], "many at once", s.Ground.Dump(t, ns)); diff != "" {
-			LawParallel.broken(t, "namespace %d, case %s:\n%s", i, cases[at(i)].Name, diff)
-		}
+		what := fmt.Sprintf("namespace %d, case %s", i, cases[at(i)].Name)
+		LawParallel.same(t, what, "one at a time", fresh[at(i)], "many at once", s.Ground.Dump(t, ns))
 	}
 	atOnce(t, handles, func(i int) error { return dataplane.Remove(t.Context(), handles[i], cases[at(i)].Plan.Owner) })
 	for i, ns := range handles {
-		if diff := difference("an empty namespace", before, "after many Removes", s.Ground.Dump(t, ns)); diff != "" {
-			LawParallel.broken(t, "namespace %d, case %s:\n%s", i, cases[at(i)].Name, diff)
-		}
+		what := fmt.Sprintf("namespace %d, case %s", i, cases[at(i)].Name)
+		LawParallel.same(t, what, "an empty namespace", before, "after many Removes", s.Ground.Dump(t, ns))
 	}
 }
 

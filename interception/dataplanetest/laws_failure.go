@@ -79,8 +79,7 @@ func (s *suite) failEach(t *testing.T, old, next *interception.Plan, failing fai
 		}
 		s.failed(t, n, err, held, was, will)
 		s.apply(t, LawFailures, ns, next)
-		if diff := difference("the new plan", will, "the namespace after the next Apply", s.Ground.Dump(t, ns)); diff != "" {
-			LawFailures.broken(t, "step %d: not healed:\n%s", n, diff)
+		if !LawFailures.same(t, fmt.Sprintf("step %d: not healed", n), "the new plan", will, "the namespace after the next Apply", s.Ground.Dump(t, ns)) {
 			return
 		}
 	}
@@ -183,9 +182,7 @@ func (s *suite) refusals(t *testing.T) {
 		s.hostUntouched(t, plan)
 	}
 	empty := s.Ground.Dump(t, s.Ground.Namespace(t))
-	if diff := difference("an empty namespace", empty, "the one that was refused things for", s.Ground.Dump(t, ns)); diff != "" {
-		LawRefusals.broken(t, "%s", diff)
-	}
+	LawRefusals.same(t, "calls that were refused", "an empty namespace", empty, "this one", s.Ground.Dump(t, ns))
 }
 
 // refused expects an error of a call.

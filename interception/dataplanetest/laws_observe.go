@@ -49,9 +49,7 @@ func (s *suite) observes(t *testing.T) {
 		s.apply(t, LawObserves, ns, c.Plan)
 		before := s.Ground.Dump(t, ns)
 		s.holds(t, LawObserves, ns, c.Plan)
-		if diff := difference("the namespace before Observe", before, "after it", s.Ground.Dump(t, ns)); diff != "" {
-			LawObserves.broken(t, "%s", diff)
-		}
+		LawObserves.same(t, "Observe", "the namespace before", before, "the namespace afterwards", s.Ground.Dump(t, ns))
 		if state := s.observe(t, LawObserves, ns, c.Plan.Owner); state.Owner != c.Plan.Owner {
 			LawObserves.broken(t, "the state's owner is %q, want %q", state.Owner, c.Plan.Owner)
 		}
@@ -114,9 +112,7 @@ func (s *suite) families(t *testing.T) {
 		s.apply(t, LawFamilies, ns, c.Plan)
 		state := s.observe(t, LawFamilies, ns, c.Plan.Owner)
 		got, want := ruleFamilies(state.Objects), ruleFamilies(c.Plan.Objects)
-		if diff := difference("the plan", want, "what is observed", got); diff != "" {
-			LawFamilies.broken(t, "%s\nthe namespace holds:\n%s", diff, s.Ground.Dump(t, ns))
-		}
+		LawFamilies.same(t, s.Ground.Dump(t, ns), "the plan", want, "what is observed", got)
 	})
 }
 
@@ -182,9 +178,8 @@ func (s *suite) mutate(t *testing.T, law Law, p *interception.Plan, mutants []mu
 			there.Objects = inlined(m.plan)
 		}
 		want, got := interception.Diff(p, there), interception.Diff(p, state)
-		if diff := difference("the differences that there are", lines(want), "those that are found", lines(got)); diff != "" {
-			law.broken(t, "%s:\n%s\nthe namespace holds:\n%s", m.name, diff, s.Ground.Dump(t, ns))
-		}
+		what := m.name + " in " + s.Ground.Dump(t, ns)
+		law.same(t, what, "the differences that there are", lines(want), "those that are found", lines(got))
 		s.apply(t, law, ns, p)
 		s.holds(t, law, ns, p)
 	}

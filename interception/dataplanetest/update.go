@@ -55,7 +55,7 @@ func Updates(t *testing.T, o UpdateOptions) {
 	for pass := range u.Kills {
 		u.goAll(t, func(w way) { u.kill(t, w, pass) })
 	}
-	t.Logf("%s: %s; after kills there were: %s; probes were %s", u.names(), u.processes, u.stood, u.probed)
+	t.Logf("%s: processes were%s\nafter kills there were%s\nprobes were%s", u.names(), u.processes, u.stood, u.probed)
 }
 
 // updateTask is the task of a victim.
@@ -108,15 +108,17 @@ type updating struct {
 	proved     map[string]bool // remains that are proved already
 	random     *rand.Rand
 
-	processes, stood, probed updateCounts
+	processes, stood, probed *counts
 }
 
 func newUpdating(t testing.TB, o UpdateOptions) *updating {
 	t.Helper()
+	pod := istioPod()
+	pod.DropAfter = usuallyAnswered
 	u := &updating{
-		UpdateOptions: o, test: t.Name(), pod: NewPod(t, updatePod()), dataplanes: o.dataplanes(t), fresh: map[corner]string{},
+		UpdateOptions: o, test: t.Name(), pod: NewPod(t, pod), dataplanes: o.dataplanes(t), fresh: map[corner]string{},
 		plans: updatePlans(t), took: map[way]time.Duration{}, proved: map[string]bool{}, random: rand.New(rand.NewPCG(o.Seed, 0)),
-		processes: updateCounts{}, stood: updateCounts{}, probed: updateCounts{},
+		processes: newCounts(), stood: newCounts(), probed: newCounts(),
 	}
 	u.Kills = max(u.Kills, 1)
 	var err error
@@ -251,23 +253,21 @@ func (u *updating) run(t testing.TB, w way, how string, o victim.Ending) victim.
 		t.Fatal(err)
 	}
 	where := fmt.Sprintf("%s to %s, seed %d%s", u.name(w.from), u.name(w.to), u.Seed, how)
-	probing := startProbing(t, u.pod, u.both(w))
+	probing := startProbing(t, u.pod, u.both(w), u.probed)
 	end, err := process.Run(o)
 	switch {
 	case err != nil:
 		t.Errorf("%s: %v", where, err)
 	case end.Killed:
-		u.processes["killed"]++
+		u.processes.add("killed")
 		u.heal(t, where, w, probing, o.Group)
 	default:
-		u.processes["at their end"]++
+		u.processes.add("at their end")
 		u.took[w], u.typical = end.Took, end.Took
 	}
 	u.holds(t, where, w.to)
 	probing.round(t.Context())
-	counts, problems := probing.stop()
-	u.probed.add(counts)
-	for _, problem := range problems {
+	for _, problem := range probing.stop() {
 		t.Errorf("%s: %s", where, problem)
 	}
 	return end
@@ -294,10 +294,10 @@ func (u *updating) look(t testing.TB, where string, w way) {
 	t.Helper()
 	old, next, left := u.plans[w.from.plan], u.plans[w.to.plan], u.remains(t)
 	if plan := left.stands(old, next); plan != "" {
-		u.stood[plan]++
+		u.stood.add(plan)
 		return
 	}
-	u.stood["something in between"]++
+	u.stood.add("something in between")
 	question := old.name + next.name + left.String()
 	if u.proved[question] {
 		return

@@ -4,7 +4,6 @@ package dataplanetest
 
 import (
 	"math/rand/v2"
-	"net/netip"
 	"testing"
 	"time"
 
@@ -60,16 +59,6 @@ func updatePlans(t testing.TB) []updatePlan {
 		plans = append(plans, updatePlan{name: kind.name, Plan: plan})
 	}
 	return plans
-}
-
-// updatePod is the pod that these plans are for.
-func updatePod() PodOptions {
-	return PodOptions{
-		Addresses:  []netip.Addr{netip.MustParseAddr("10.244.0.2"), netip.MustParseAddr("fd00:10:244::2")},
-		Ports:      []uint16{8080},
-		ProxyPorts: []uint16{15001, 15006, 15053}, ProxyUID: 1337, ProxyGID: 1337,
-		DropAfter: usuallyAnswered,
-	}
 }
 
 // usuallyAnswered is how long to wait for an answer before checking in the kernel whether one is on

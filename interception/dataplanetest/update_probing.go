@@ -5,9 +5,7 @@ package dataplanetest
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 )
@@ -39,37 +37,20 @@ type probing struct {
 	cancel context.CancelFunc
 	group  sync.WaitGroup
 
+	ends *counts // how the probes end
+
 	mu       sync.Mutex
-	counts   updateCounts
 	problems []string
-}
-
-// updateCounts counts probes by their results.
-type updateCounts map[string]int
-
-func (c updateCounts) add(other updateCounts) {
-	for verdict, n := range other {
-		c[verdict] += n
-	}
-}
-
-// String lists the counts.
-func (c updateCounts) String() string {
-	var texts []string
-	for _, name := range slices.Sorted(maps.Keys(c)) {
-		texts = append(texts, fmt.Sprintf("%d %s", c[name], name))
-	}
-	return strings.Join(texts, ", ")
 }
 
 // probers is the number of concurrent probes.
 const probers = 4
 
-// startProbing sends each of the probes repeatedly, until stop is called.
-func startProbing(t testing.TB, pod *Pod, probes []updateProbe) *probing {
+// startProbing sends each of the probes repeatedly, until stop is called, and counts how they end.
+func startProbing(t testing.TB, pod *Pod, probes []updateProbe, ends *counts) *probing {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	p := &probing{pod: pod, probes: probes, cancel: cancel, counts: updateCounts{}}
+	p := &probing{pod: pod, probes: probes, cancel: cancel, ends: ends}
 	for i := range probers {
 		p.group.Go(func() {
 			for at := i; ctx.Err() == nil; at += probers {
@@ -97,22 +78,21 @@ func (p *probing) send(ctx context.Context, probe updateProbe) {
 	defer p.mu.Unlock()
 	switch {
 	case err != nil:
-		p.counts["broken"]++
+		p.ends.add("broken")
 		p.problems = append(p.problems, err.Error())
 	case o.Verdict == Accepted && !o.Answered:
-		p.counts["accepted without an answer"]++
+		p.ends.add("accepted without an answer")
 	default:
-		p.counts[o.Verdict.String()]++
+		p.ends.add(o.Verdict.String())
 	}
 	if problem := probe.captured(o); problem != "" {
 		p.problems = append(p.problems, problem)
 	}
 }
 
-// stop waits for the probes that are on their way, and returns how all ended, and which bypassed
-// the proxy.
-func (p *probing) stop() (updateCounts, []string) {
+// stop waits for the probes that are on their way, and returns which bypassed the proxy.
+func (p *probing) stop() []string {
 	p.cancel()
 	p.group.Wait()
-	return p.counts, p.problems
+	return p.problems
 }

@@ -207,14 +207,6 @@ func (d *diagram) and(fs ...ref) ref {
 	return all
 }
 
-// holds evaluates a function.
-func (d *diagram) holds(f ref, set func(level int32) bool) bool {
-	for f > always {
-		f = d.branch(f, d.nodes[f].level, set(d.nodes[f].level))
-	}
-	return f == always
-}
-
 // witness returns values of the variables that f tests on a path to 1; f must not be never.
 // Variables that it leaves out may have any value.
 func (d *diagram) witness(f ref) map[int32]bool {

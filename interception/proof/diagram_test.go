@@ -19,6 +19,14 @@ const universe = 6
 // truth is a function by its values: bit i is the value for the variables of the number i.
 type truth uint64
 
+// holds evaluates a function.
+func (d *diagram) holds(f ref, set func(level int32) bool) bool {
+	for f > always {
+		f = d.branch(f, d.nodes[f].level, set(d.nodes[f].level))
+	}
+	return f == always
+}
+
 // randomFunction returns the same function twice: as a diagram, and by its values.
 func randomFunction(c sample.Choices, d *diagram, depth int) (ref, truth) {
 	if depth == 0 {

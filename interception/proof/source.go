@@ -15,7 +15,7 @@ import (
 // get no source.
 func (e *engine) sources(w way) []choice[address] {
 	if w.link != loopback {
-		return e.otherwise(e.chosen(e.net.link(w.link).Addresses), e.chosen(e.others()))
+		return first(e.question, slices.Concat(e.chosen(e.net.link(w.link).Addresses), e.chosen(e.others())))
 	}
 	itself := choice[address]{value: w.dst, where: e.ofFamily(interception.IPv4)}
 	if w.borrowed {
@@ -47,11 +47,6 @@ func global(addresses []netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(addresses), func(p netip.Prefix) bool {
 		return p.Addr().Is4() || p.Addr().IsLoopback() || p.Addr().IsLinkLocalUnicast()
 	})
-}
-
-// otherwise adds the others for packets without a choice.
-func (e *engine) otherwise(choices, others []choice[address]) []choice[address] {
-	return first(e.question, slices.Concat(choices, others))
 }
 
 // others returns the addresses of all links but lo.

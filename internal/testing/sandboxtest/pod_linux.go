@@ -24,14 +24,18 @@ func NewPod(t testing.TB) *Pod {
 	t.Helper()
 	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v; does TestMain call dataplanetest.RunTests?", err)
 	}
-	t.Cleanup(func() { _ = namespace.Close() })
+	t.Cleanup(func() {
+		if err := namespace.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	ns, err := interception.OpenNetns(namespace.Path(), interception.NetnsOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = ns.Close() })
+	t.Cleanup(func() { _ = ns.Close() }) // the test may have closed it
 	return &Pod{ns, namespace}
 }
 
