@@ -57,7 +57,7 @@ func enter(ctx context.Context, stage string) (sandbox.Info, error) {
 	if err := os.Setenv(stageVariable, stage); err != nil {
 		return sandbox.Info{}, err
 	}
-	return sandbox.Enter(ctx, sandbox.Options{})
+	return sandbox.Enter(ctx)
 }
 
 // untilSignal ends on a signal to stop. A second signal ends the process at once.

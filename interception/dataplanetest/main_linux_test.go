@@ -64,7 +64,7 @@ type expectation struct {
 // refused.
 func (p *Pod) check(t *testing.T, expectations []expectation) {
 	t.Helper()
-	info, err := sandbox.Enter(t.Context(), sandbox.Options{})
+	info, err := sandbox.Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,7 @@ func TestSendEndsWithItsContext(t *testing.T) {
 // this program again, which such a user may not.
 func TestAsOrdinaryUser(t *testing.T) {
 	t.Parallel()
-	info, err := sandbox.Enter(t.Context(), sandbox.Options{})
+	info, err := sandbox.Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func BenchmarkSend(b *testing.B) {
 
 func TestListenersBelongToWhomTheyShould(t *testing.T) {
 	t.Parallel()
-	info, err := sandbox.Enter(t.Context(), sandbox.Options{})
+	info, err := sandbox.Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

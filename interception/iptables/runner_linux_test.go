@@ -135,7 +135,7 @@ func TestUserNamespace(t *testing.T) {
 		t.Helper()
 		ns := userPod(t)
 		err := dataplane(t, iptables.Options{Flavour: flavour}).Apply(t.Context(), ns, plan)
-		if info, _ := sandbox.Enter(t.Context(), sandbox.Options{}); flavour == iptables.Legacy && !info.Root {
+		if info, _ := sandbox.Enter(t.Context()); flavour == iptables.Legacy && !info.Root {
 			// Only the host's root can use iptables-legacy in a namespace made before its root got
 			// a number.
 			if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "ip_tables_names") {
@@ -188,7 +188,7 @@ func TestMissingNsenter(t *testing.T) {
 			t.Errorf("%v: got %v, want %s", test.options, err, test.install)
 		}
 	}
-	if info, _ := sandbox.Enter(t.Context(), sandbox.Options{}); !info.Root {
+	if info, _ := sandbox.Enter(t.Context()); !info.Root {
 		return // iptables-legacy is for the host's root, see TestUserNamespace
 	}
 	fallback := iptables.Options{Nsenter: []string{"nsenter"}, Programs: none(iptables.NFT)}

@@ -133,7 +133,7 @@ func TestListenAgentRefuses(t *testing.T) {
 // asAnotherUser runs f in a thread of user 1234. It reports false where there are no other users.
 func asAnotherUser(t *testing.T, f func()) bool {
 	t.Helper()
-	info, err := sandbox.Enter(t.Context(), sandbox.Options{})
+	info, err := sandbox.Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 // The main function of a program that needs privileges, but neither root nor the host.
 func ExampleEnter() {
 	_ = func(work func(sandbox.Info) int) {
-		info, err := sandbox.Enter(context.Background(), sandbox.Options{})
+		info, err := sandbox.Enter(context.Background())
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -24,27 +24,22 @@ const mostSubordinateIDs = 65535
 type idMapper func(ctx context.Context, pid int) error
 
 // singleID maps the caller to 0. A caller without privileges has to give up setgroups(2) first.
-func singleID() idMapper {
-	return func(_ context.Context, pid int) error {
-		for _, file := range []struct{ name, text string }{
-			{"setgroups", "deny"},
-			{"uid_map", fmt.Sprintf("0 %d 1", os.Geteuid())},
-			{"gid_map", fmt.Sprintf("0 %d 1", os.Getegid())},
-		} {
-			if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, file.name), []byte(file.text), 0); err != nil {
-				return err
-			}
+func singleID(_ context.Context, pid int) error {
+	for _, file := range []struct{ name, text string }{
+		{"setgroups", "deny"},
+		{"uid_map", fmt.Sprintf("0 %d 1", os.Geteuid())},
+		{"gid_map", fmt.Sprintf("0 %d 1", os.Getegid())},
+	} {
+		if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, file.name), []byte(file.text), 0); err != nil {
+			return err
 		}
-		return nil
 	}
+	return nil
 }
 
 // subordinateIDs maps the caller to 0, and 1 onwards to the caller's subordinate ids. Without them
 // it returns the reason.
-func subordinateIDs(o Options) (mapper idMapper, reason string) {
-	if o.SingleID {
-		return nil, "a single id was asked for"
-	}
+func subordinateIDs() (mapper idMapper, reason string) {
 	uid := strconv.Itoa(os.Geteuid())
 	names := []string{uid}
 	if u, err := user.LookupId(uid); err == nil {

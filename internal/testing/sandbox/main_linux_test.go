@@ -45,7 +45,7 @@ func helper(verb string) int {
 			return 98
 		}
 	}
-	enter := func() (Info, error) { return Enter(ctx, Options{SingleID: verb == "info-single"}) }
+	enter := func() (Info, error) { return Enter(ctx) }
 	if verb == "main-thread-taken" {
 		enter = besideMainThread(enter)
 	}
@@ -58,7 +58,7 @@ func helper(verb string) int {
 		return info.ExitCode
 	}
 	switch verb {
-	case "info", "info-single", "info-unprivileged":
+	case "info", "info-unprivileged":
 		err = json.NewEncoder(os.Stdout).Encode(info)
 	case "exit-7":
 		return 7

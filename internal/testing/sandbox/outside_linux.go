@@ -24,7 +24,7 @@ import (
 const graceful = 10 * time.Second
 
 // runInside starts the program inside a new sandbox and waits for its end.
-func runInside(ctx context.Context, o Options) (Info, error) {
+func runInside(ctx context.Context) (Info, error) {
 	privileged, err := hasPrivileges()
 	if err != nil {
 		return Info{}, err
@@ -32,7 +32,7 @@ func runInside(ctx context.Context, o Options) (Info, error) {
 	if privileged {
 		return launch(ctx, marker{Stage: stageInit, Root: true}, nil)
 	}
-	ids, reason := subordinateIDs(o)
+	ids, reason := subordinateIDs()
 	if ids != nil {
 		info, err := launch(ctx, marker{Stage: stageInit}, ids)
 		if !errors.Is(err, errMapping) {
@@ -40,7 +40,7 @@ func runInside(ctx context.Context, o Options) (Info, error) {
 		}
 		reason = err.Error()
 	}
-	return launch(ctx, marker{Stage: stageInit, SingleID: true, Reason: reason}, singleID())
+	return launch(ctx, marker{Stage: stageInit, SingleID: true, Reason: reason}, singleID)
 }
 
 // hasPrivileges reports whether this process can create namespaces without a user namespace, and

@@ -9,13 +9,6 @@ import (
 	"os"
 )
 
-// Options configure the sandbox. The zero value gives as much as the caller may have.
-type Options struct {
-	// SingleID maps only the caller's own user and group, even if subordinate ids exist. Root,
-	// which needs no mapping, keeps all ids.
-	SingleID bool
-}
-
 // Info is the result of [Enter].
 type Info struct {
 	// Inside reports whether this is the process inside the sandbox, which goes on with its work.
@@ -40,8 +33,8 @@ type Info struct {
 // When ctx ends, the program inside gets SIGTERM, and SIGKILL ten seconds later; the error is then
 // ctx's. If the system forbids the sandbox, the error is a [*ForbiddenError]; on systems other than
 // Linux it is errors.ErrUnsupported.
-func Enter(ctx context.Context, o Options) (Info, error) {
-	info, err := enter(ctx, o)
+func Enter(ctx context.Context) (Info, error) {
+	info, err := enter(ctx)
 	if err != nil {
 		return Info{}, fmt.Errorf("enter sandbox: %w", err)
 	}
@@ -56,7 +49,7 @@ func Enter(ctx context.Context, o Options) (Info, error) {
 // If the system forbids a sandbox, it prints the reason to standard error and fails: tests that did
 // not run have not passed. On systems other than Linux it runs the tests directly.
 func RunTests(m interface{ Run() int }) int {
-	info, err := Enter(context.Background(), Options{})
+	info, err := Enter(context.Background())
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		return m.Run()

@@ -195,10 +195,6 @@ func TestOrdinaryUserWithSubordinateIDs(t *testing.T) {
 	if diff := cmp.Diff(Info{Inside: true}, infoOf(t, subordinateUser, "info")); diff != "" {
 		t.Errorf("info (-want +got):\n%s", diff)
 	}
-	want := Info{Inside: true, SingleID: true, Reason: "a single id was asked for"}
-	if diff := cmp.Diff(want, infoOf(t, subordinateUser, "info-single")); diff != "" {
-		t.Errorf("info where a single id is asked for (-want +got):\n%s", diff)
-	}
 	// With no_new_privs (prctl(2)), newuidmap, which gets its privileges from a set-user-ID bit,
 	// does not work.
 	info := infoOf(t, subordinateUser, "info-unprivileged")
@@ -258,7 +254,7 @@ func giveSubordinateIDs(t *testing.T) {
 
 func ownInfo(t *testing.T) Info {
 	t.Helper()
-	info, err := Enter(t.Context(), Options{})
+	info, err := Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,6 @@ import (
 	"runtime"
 )
 
-func enter(context.Context, Options) (Info, error) {
+func enter(context.Context) (Info, error) {
 	return Info{}, fmt.Errorf("namespaces on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }

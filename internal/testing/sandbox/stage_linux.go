@@ -38,7 +38,7 @@ type marker struct {
 	Reason       string
 }
 
-func enter(ctx context.Context, o Options) (Info, error) {
+func enter(ctx context.Context) (Info, error) {
 	m, err := currentMarker()
 	if err != nil {
 		return Info{}, err
@@ -51,7 +51,7 @@ func enter(ctx context.Context, o Options) (Info, error) {
 	case stageInside:
 		return m.info(), nil
 	}
-	return runInside(ctx, o)
+	return runInside(ctx)
 }
 
 // currentMarker returns the marker that this process inherited. It is zero if there is none, or if

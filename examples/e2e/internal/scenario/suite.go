@@ -58,7 +58,7 @@ func (s *Suite) run(m *testing.M, suite **Suite) (code int, err error) {
 	if os.Geteuid() != 0 {
 		return 0, errors.New("the end-to-end tests need root, for control groups and overlays; run: sudo -E make e2e")
 	}
-	info, err := sandbox.Enter(context.Background(), sandbox.Options{})
+	info, err := sandbox.Enter(context.Background())
 	if err != nil || !info.Inside {
 		return info.ExitCode, err
 	}
