@@ -18,9 +18,6 @@ type PrefixSet struct {
 	prefixes []netip.Prefix
 }
 
-// usualPrefix is above the length of an IPv4 prefix as text.
-const usualPrefix = len("255.255.255.255/32,")
-
 // AllPrefixes returns the set of all addresses of both families.
 func AllPrefixes() PrefixSet {
 	return PrefixSet{[]netip.Prefix{
@@ -62,23 +59,13 @@ func normal(sorted []netip.Prefix) []netip.Prefix {
 func mergeSiblings(sorted []netip.Prefix) []netip.Prefix {
 	for n := len(sorted); n >= 2; n = len(sorted) {
 		a, b := sorted[n-2], sorted[n-1]
-		if a.Bits() != b.Bits() || a.Addr().BitLen() != b.Addr().BitLen() || !differ(a.Addr(), b.Addr(), a.Bits()-1) {
+		whole := netip.PrefixFrom(a.Addr(), a.Bits()-1)
+		if a.Bits() != b.Bits() || whole != whole.Masked() || !whole.Contains(b.Addr()) {
 			return sorted
 		}
-		sorted = append(sorted[:n-2], netip.PrefixFrom(a.Addr(), a.Bits()-1))
+		sorted = append(sorted[:n-2], whole)
 	}
 	return sorted
-}
-
-// differ reports whether two addresses of a family differ in this bit only, 0 in the lower one.
-func differ(lower, higher netip.Addr, bit int) bool {
-	if bit < 0 {
-		return false
-	}
-	a, b := lower.As16(), higher.As16()
-	bit += 128 - lower.BitLen()
-	a[bit/8] |= 0x80 >> (bit % 8)
-	return a == b && lower != higher
 }
 
 // ParsePrefixSet parses a list of CIDR prefixes separated by commas, such as "10.0.0.0/8,
@@ -156,20 +143,9 @@ func (s PrefixSet) Family() Family {
 
 // Union returns the set of the addresses that are in s, in t, or in both.
 func (s PrefixSet) Union(t PrefixSet) PrefixSet {
-	switch {
-	case s.IsEmpty():
-		return t
-	case t.IsEmpty():
-		return s
-	}
-	merged, rest := make([]netip.Prefix, 0, len(s.prefixes)+len(t.prefixes)), t.prefixes
-	for _, p := range s.prefixes {
-		for len(rest) > 0 && rest[0].Compare(p) < 0 {
-			merged, rest = append(merged, rest[0]), rest[1:]
-		}
-		merged = append(merged, p)
-	}
-	return PrefixSet{normal(append(merged, rest...))}
+	both := slices.Concat(s.prefixes, t.prefixes)
+	slices.SortFunc(both, netip.Prefix.Compare)
+	return PrefixSet{normal(both)}
 }
 
 // Equal reports whether both sets have the same members.
@@ -189,14 +165,9 @@ func (s PrefixSet) String() string {
 	if s.IsAll() {
 		return "*"
 	}
-	var text []byte
+	words := make([]string, len(s.prefixes))
 	for i, p := range s.prefixes {
-		if i > 0 {
-			text = append(text, ',')
-		} else {
-			text = make([]byte, 0, len(s.prefixes)*usualPrefix)
-		}
-		text = p.AppendTo(text)
+		words[i] = p.String()
 	}
-	return string(text)
+	return strings.Join(words, ",")
 }
