@@ -278,7 +278,7 @@ func livingKind(r sidecar.Redirect, c Comparison) string {
 	return fmt.Sprintf("%s %s older connection from %s, %s: %s", r.Mode, interception.FamilyOf(c.Probe.Dst.Addr()), c.Probe.From, existing, end)
 }
 
-// counts counts things by their kinds, for several goroutines.
+// counts has the number of things of each kind, for several goroutines.
 type counts struct {
 	mu sync.Mutex
 	of map[string]int

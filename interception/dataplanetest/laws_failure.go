@@ -79,7 +79,8 @@ func (s *suite) failEach(t *testing.T, old, next *interception.Plan, failing fai
 		}
 		s.failed(t, n, err, held, was, will)
 		s.apply(t, LawFailures, ns, next)
-		if !LawFailures.same(t, fmt.Sprintf("step %d: not healed", n), "the new plan", will, "the namespace after the next Apply", s.Ground.Dump(t, ns)) {
+		what := fmt.Sprintf("step %d: not healed by the next Apply", n)
+		if !LawFailures.same(t, what, "the new plan", will, "the namespace", s.Ground.Dump(t, ns)) {
 			return
 		}
 	}
