@@ -98,8 +98,6 @@ type ContainerStatus struct {
 	Init bool
 	// Started is status.started: for a native sidecar, that its startup probe has passed.
 	Started bool
-	// RestartCount is how often the container was restarted.
-	RestartCount int32
 	// State is the current state, and Last how the previous run ended.
 	State, Last ContainerState
 }

@@ -126,7 +126,7 @@ func validatorPods() []podCase {
 	var no repair.ContainerState
 	native := edit(func(p *repair.Pod) { p.Containers[0].RestartPolicy = "Always" })
 	started := func(now, last repair.ContainerState) change {
-		return all(native, statuses(repair.ContainerStatus{Name: "istio-validation", State: now, Last: last, Started: true, RestartCount: 1}))
+		return all(native, statuses(repair.ContainerStatus{Name: "istio-validation", State: now, Last: last, Started: true}))
 	}
 	member := func(proxy, validator string) change {
 		return func(p *repair.Pod, c *repair.Criteria) {

@@ -12,13 +12,11 @@ import (
 
 const uid, otherUID, container = fakenode.UID, fakenode.OtherUID, fakenode.Container
 
-// underscored returns a UID as the systemd driver writes it.
-func underscored(uid string) string { return strings.ReplaceAll(uid, "-", "_") }
-
 // TestMembership parses the cgroups of all layouts.
 func TestMembership(t *testing.T) {
 	t.Parallel()
-	systemd := "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + underscored(uid) + ".slice/"
+	underscored := strings.ReplaceAll(uid, "-", "_") // as the systemd driver writes it
+	systemd := "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + underscored + ".slice/"
 	for name, test := range map[string]struct {
 		file, pod string
 		names     bool // the container
@@ -31,12 +29,12 @@ func TestMembership(t *testing.T) {
 		"a hierarchy that isn't the kubelet's": {"3:rdma:/\n2:memory:/kubepods/pod" + uid + "/" + container + "\n", uid, true, false},
 		"systemd, containerd":                  {"0::" + systemd + "cri-containerd-" + container + ".scope\n", uid, true, false},
 		"systemd, CRI-O":                       {"0::" + systemd + "crio-" + container + ".scope/container\n", uid, true, false},
-		"systemd, guaranteed":                  {"0::/kubepods.slice/kubepods-pod" + underscored(uid) + ".slice/docker-" + container + ".scope\n", uid, true, false},
+		"systemd, guaranteed":                  {"0::/kubepods.slice/kubepods-pod" + underscored + ".slice/docker-" + container + ".scope\n", uid, true, false},
 		"cgroupfs, CRI-O":                      {"0::/kubepods/burstable/pod" + uid + "/crio-" + container + "\n", uid, true, false},
 		"CRI-O's monitor":                      {"0::" + systemd + "crio-conmon-" + container + ".scope\n", uid, true, true},
-		"a reader with cgroups of its own":     {"0::/../../kubepods-burstable-pod" + underscored(uid) + ".slice/cri-containerd-" + container + ".scope\n", uid, true, false},
+		"a reader with cgroups of its own":     {"0::/../../kubepods-burstable-pod" + underscored + ".slice/cri-containerd-" + container + ".scope\n", uid, true, false},
 		"and with the driver cgroupfs":         {"0::/../../pod" + uid + "/" + container + "\n", uid, true, false},
-		"drivers that differ":                  {"0::/system.slice/containerd.service/kubepods-burstable-pod" + underscored(uid) + ".slice:cri-containerd:" + container + "\n", uid, true, false},
+		"drivers that differ":                  {"0::/system.slice/containerd.service/kubepods-burstable-pod" + underscored + ".slice:cri-containerd:" + container + "\n", uid, true, false},
 		"a static pod":                         {"0::/kubepods/burstable/pod" + strings.Repeat("0a", 16) + "/" + container + "\n", strings.Repeat("0a", 16), true, false},
 		"no pod":                               {"0::/system.slice/docker-" + container + ".scope\n", "", true, false},
 		"another container":                    {"0::/system.slice/docker-a" + container + ".scope\n", "", false, false},

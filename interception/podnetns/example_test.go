@@ -25,7 +25,7 @@ func Example() {
 		if err != nil {
 			return interception.State{}, err
 		}
-		defer found.Netns.Close() //nolint:errcheck // only read from
+		defer found.Netns.Close()
 		return with.Observe(ctx, found.Netns, "istio-cni")
 	}
 	_ = observe

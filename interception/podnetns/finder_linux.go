@@ -215,8 +215,8 @@ func (s *search) openProcess(lead Lead, p process, whose membership) {
 	s.verify(lead, ns)
 }
 
-func (s *search) options() interception.NetnsOptions {
-	return interception.NetnsOptions{ProcRoot: s.roots.proc()}
+func (r *Records) options() interception.NetnsOptions {
+	return interception.NetnsOptions{ProcRoot: r.roots.proc()}
 }
 
 // verify keeps a lead's namespace if it has one of the pod's addresses.

@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/internal/namespace"
@@ -29,14 +27,9 @@ func (s *search) followPaths(lead Lead, paths []string, known interception.Netns
 			// anyway.
 			continue
 		}
-		file, at, err := s.mounted(filepath.Base(path))
+		ns, at, err := s.mounted(filepath.Base(path))
 		lead := lead
 		lead.At += " at " + at
-		if err != nil {
-			s.failed(lead, err)
-			continue
-		}
-		ns, err := interception.NetnsFromFile(file, s.options())
 		if err != nil {
 			s.failed(lead, err)
 			continue
@@ -53,26 +46,21 @@ func (s *search) followPaths(lead Lead, paths []string, known interception.Netns
 	}
 }
 
-// mounted opens the file of that name in one of the runtimes' directories.
-func (r *Records) mounted(name string) (file *os.File, at string, err error) {
-	err = fs.ErrNotExist
-	at = name
+// mounted opens the namespace of that name in one of the runtimes' directories.
+func (r *Records) mounted(name string) (ns *interception.Netns, at string, err error) {
+	at, err = name, fs.ErrNotExist
 	for _, directory := range r.roots.Netns {
 		at = filepath.Join(directory, name)
-		if file, err = os.OpenFile(at, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		if ns, err = interception.OpenNetns(at, r.options()); err == nil || !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 	}
-	return file, at, err
+	return ns, at, err
 }
 
 // present reports whether a recorded namespace is still mounted where the runtime put it.
 func (r *Records) present(record journal.Record) bool {
-	file, _, err := r.mounted(filepath.Base(record.Netns))
-	if err != nil {
-		return false
-	}
-	ns, err := interception.NetnsFromFile(file, interception.NetnsOptions{ProcRoot: r.roots.proc()})
+	ns, _, err := r.mounted(filepath.Base(record.Netns))
 	if err != nil {
 		return false
 	}

@@ -55,12 +55,11 @@ type condition struct {
 
 // ContainerStatus is the status of one container.
 type ContainerStatus struct {
-	Name         string         `json:"name"`
-	ContainerID  string         `json:"containerID"`
-	Started      bool           `json:"started"`
-	RestartCount int32          `json:"restartCount"`
-	State        ContainerState `json:"state"`
-	LastState    ContainerState `json:"lastState"`
+	Name        string         `json:"name"`
+	ContainerID string         `json:"containerID"`
+	Started     bool           `json:"started"`
+	State       ContainerState `json:"state"`
+	LastState   ContainerState `json:"lastState"`
 }
 
 // ContainerState is waiting, running or terminated.

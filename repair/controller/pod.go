@@ -46,7 +46,7 @@ func podOf(o *nodepods.Object) repair.Pod {
 func statusOf(s nodepods.ContainerStatus, initial bool) repair.ContainerStatus {
 	_, id, _ := strings.Cut(s.ContainerID, "://")
 	return repair.ContainerStatus{
-		Name: s.Name, ContainerID: id, Init: initial, Started: s.Started, RestartCount: s.RestartCount,
+		Name: s.Name, ContainerID: id, Init: initial, Started: s.Started,
 		State: stateOf(s.State), Last: stateOf(s.LastState),
 	}
 }

@@ -64,7 +64,7 @@ func TestObject(t *testing.T) {
 		Conditions:        []repair.Condition{{Type: "Ready", Status: "False", Reason: "ContainersNotReady"}},
 		Statuses: []repair.ContainerStatus{
 			{
-				Name: "init", ContainerID: "0a1b", Init: true, Started: true, RestartCount: 2, State: repair.ContainerState{Running: true},
+				Name: "init", ContainerID: "0a1b", Init: true, Started: true, State: repair.ContainerState{Running: true},
 				Last: repair.ContainerState{Terminated: &repair.Termination{
 					ExitCode: 126, Reason: "Error", Message: "m", FinishedAt: time.Date(2026, 3, 4, 5, 6, 6, 0, time.UTC),
 				}},

@@ -135,7 +135,11 @@ func (r *Repairer) look(
 	if err != nil {
 		return nil, nil, err
 	}
-	state, err := dataplane.Observe(ctx, ns, r.owner(record))
+	owner := r.options.Owner
+	if record != nil {
+		owner = record.Plan.Owner
+	}
+	state, err := dataplane.Observe(ctx, ns, owner)
 	if err != nil {
 		return nil, nil, fmt.Errorf("observe the network namespace of pod %s: %w", pod.Target(), err)
 	}
@@ -169,14 +173,6 @@ func (r *Repairer) dataplane(record *journal.Record) (*choice.Dataplane, error) 
 			record.Attachment, record.Dataplane, interception.ErrUnsupported)
 	}
 	return choice.New(r.options.Dataplanes[i])
-}
-
-// owner returns the owner of the pod's rules.
-func (r *Repairer) owner(record *journal.Record) interception.Owner {
-	if record != nil {
-		return record.Plan.Owner
-	}
-	return r.options.Owner
 }
 
 // planToday returns the plan for what the pod asks for now; nil for a pod that would be left alone.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package answers answers requests for the pods of one node, from the watch of package nodepods.
+// Package answers serves requests for the pods of one node, from the watch of package nodepods.
 //
 // # Goals
 //
