@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// TestAbandoned has nobody listen at the node agent's socket, and the API server refuse the token.
+// TestAbandoned has no program listen at the node agent's socket, and the API server refuse the
+// token.
 func TestAbandoned(t *testing.T) {
 	t.Parallel()
 	long := func(n *node) { n.age(2 * time.Hour); n.mark(pluginName+".refused", 2*time.Hour) }
@@ -47,7 +48,7 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// TestAttendedAgain has somebody know a pod.
+// TestAttendedAgain has a source know a pod again.
 func TestAttendedAgain(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))

@@ -97,8 +97,9 @@ func TestADDAsksNobodyWhereTheNameIsEnough(t *testing.T) {
 	}
 }
 
-// TestADDFailures has what is wrong with the call itself; TestFaults has what is wrong with the node. Each has a code of its own, or one
-// with its like, and text that names step, cause and remedy; none leaves a rule or shows the token.
+// TestADDFailures has what is wrong with the call itself; TestFaults has what is wrong with the
+// node. Each has a code of its own, or one with its like, and text that names step, cause and
+// remedy; none leaves a rule or shows the token.
 func TestADDFailures(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -26,7 +26,8 @@ type nodeAgent struct {
 	processes []int
 }
 
-// startAgent starts the released binaries for the node, with an API server that knows the pod, and returns once they know it too.
+// startAgent starts the released binaries for the node, with an API server that knows the pod, and
+// returns once they know it too.
 func startAgent(b *testing.B, n *node) *nodeAgent {
 	b.Helper()
 	root := b.TempDir()
@@ -67,7 +68,8 @@ func startAgent(b *testing.B, n *node) *nodeAgent {
 	return &nodeAgent{b, []int{daemon.Process.Pid, childOf(b, daemon.Process.Pid)}}
 }
 
-// agentStarts is longer than install-cni waits until it takes its start to be over, and gives memory back.
+// agentStarts is longer than install-cni waits until it takes its start to be over, and gives
+// memory back.
 const agentStarts = 12 * time.Second
 
 // agentEnvironment is the environment of install-cni on a node with directories below root.
@@ -123,7 +125,8 @@ func childOf(b *testing.B, pid int) int {
 	return 0
 }
 
-// cpu is the CPU time in nanoseconds that the processes have taken so far, together, once they have nothing left to do.
+// cpu is the CPU time in nanoseconds that the processes have taken so far, together, once they have
+// nothing left to do.
 func (a *nodeAgent) cpu() float64 {
 	a.Helper()
 	for before := a.spent(); ; {

@@ -20,7 +20,8 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
-// cost is what one run of a program took: nanoseconds, and KiB. Agent is the CPU time of the node agent's processes for it.
+// cost is what one run of a program took: nanoseconds, and KiB. Agent is the CPU time of the node
+// agent's processes for it.
 type cost struct{ wall, cpu, rss, agent float64 }
 
 func (c cost) wallTime() float64 { return c.wall }
@@ -60,7 +61,7 @@ func (m *measurement) launchArgs(program, command string, args *skel.CmdArgs) co
 	return got
 }
 
-// stdin is a file, so that nobody has to feed the program while it runs. It has no name any more.
+// stdin is a file without a name, so that no process has to feed the program while it runs.
 func stdin(data []byte) (*os.File, error) {
 	file, err := os.CreateTemp("", "stdin")
 	if err != nil {

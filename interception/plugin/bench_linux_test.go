@@ -23,14 +23,17 @@ import (
 
 var turns = flag.Int("turns", 40, "how often BenchmarkBudget runs each program")
 
-// BenchmarkBudget compares what the plugin costs with its budget. In turns it runs a program that does nothing and right behind it the
-// plugin, each as a process of its own, for each kind of pod; a ratio is the median of those within a turn. It prints a table, and fails when
-// a limit in it is not kept. How long it runs is said by -turns, and not by -benchtime.
+// BenchmarkBudget compares what the plugin costs with its budget. In turns it runs a program that
+// does nothing and right after it the plugin, each as a process of its own, for each kind of pod; a
+// ratio is the median of those within a turn. It prints a table, and fails when a limit in it is
+// not kept. How long it runs is said by -turns, and not by -benchtime.
 //
-// Behind one socket is install-cni with its node-watcher, as processes: what they take for an ADD is added to what the plugin takes.
+// At the other end of one socket is install-cni with its node-watcher, as processes: what they take
+// for an ADD is added to what the plugin takes.
 //
-// The plugin and the empty program lie on the disk as install-cni copies them there, and the run directory is on a tmpfs, as /var/run is. The
-// resident set is the larger one of the program's and of its launcher's, which is below 2 MiB.
+// The plugin and the empty program lie on the disk as install-cni copies them there, and the run
+// directory is on a tmpfs, as /var/run is. The resident set is the larger one of the program's and
+// of its launcher's, which is below 2 MiB.
 func BenchmarkBudget(b *testing.B) {
 	onTmpfs(b)
 	m := &measurement{
@@ -50,7 +53,8 @@ func BenchmarkBudget(b *testing.B) {
 	m.budget.enforce(b)
 }
 
-// budgetCase is what is run, how much of the empty program's CPU time it may take, and how many MiB; no matter how much when 0.
+// budgetCase is what is run, how much of the empty program's CPU time it may take, and how many
+// MiB; no matter how much when 0.
 type budgetCase struct {
 	name     string
 	command  string
@@ -92,7 +96,7 @@ func budgetCases(b *testing.B) []budgetCase {
 	}
 }
 
-// excludedCIDRs is an annotation, with the beginning of the next one behind it.
+// excludedCIDRs is an annotation, followed by the beginning of the next one.
 func excludedCIDRs(n int) string {
 	cidrs := make([]string, n)
 	for i := range cidrs {
@@ -168,8 +172,8 @@ func onTmpfs(b *testing.B) {
 	b.Setenv("TMPDIR", dir)
 }
 
-// installed copies a program to where install-cni would have put it, as install-cni does it: it costs more to start a file that the page cache has
-// in small pieces.
+// installed copies a program to where install-cni would have put it, as install-cni does it: it
+// costs more to start a file that the page cache has in small pieces.
 func installed(b *testing.B, program string) string {
 	b.Helper()
 	to := filesystem.Directory{Path: filepath.Join(built, "installed")}

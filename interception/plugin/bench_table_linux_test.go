@@ -18,8 +18,9 @@ const (
 	mostCIDRs            = 1.5  // times the CPU time of the default ADD, with 1000 CIDRs
 	mostTogether         = 20.0 // likewise, of 16 at once
 	mostApply            = 1.0  // ms
-	// Through the agent's socket, all processes of the node together take no more than the plugin alone by the API server; and as many
-	// times its wall time as 0.06 is of 0.082, which is what the two take of istio-cni's.
+	// Through the agent's socket, all processes of the node together take no more than the plugin
+	// alone by the API server; and as many times its wall time as 0.06 is of 0.082, which is what the
+	// two take of istio-cni's.
 	mostByAgent     = 1.0
 	mostByAgentWall = 0.73
 	unbounded       = float64(0)  // there is no limit

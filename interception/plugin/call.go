@@ -39,9 +39,9 @@ type call struct {
 type agentState int
 
 const (
-	agentUnknown agentState = iota // nobody has been asked
+	agentUnknown agentState = iota // the agent has not been asked
 	agentAbsent                    // there is no socket
-	agentFailed                    // nobody answers there
+	agentFailed                    // no program answers there
 	agentThere
 )
 
@@ -131,8 +131,9 @@ func podOf(args string) (podsource.Ref, error) {
 // soon is longer than a command takes that nothing holds up.
 const soon = 50 * time.Millisecond
 
-// untilToldToEnd makes a context that ends with SIGTERM or SIGINT. A signal that comes earlier than soon ends the process at once, as SIGKILL
-// does, which a command has to bear anyway: to catch signals takes three threads, and most commands are over before they need them.
+// untilToldToEnd makes a context that ends with SIGTERM or SIGINT. A signal that comes earlier than
+// soon ends the process at once, as SIGKILL does, which a command has to bear anyway: to catch
+// signals takes three threads, and most commands are over before they need them.
 func untilToldToEnd() context.Context {
 	ctx, end := context.WithCancelCause(context.Background())
 	time.AfterFunc(soon, func() {

@@ -26,7 +26,7 @@ func (n *node) checked(settings ...string) *skel.CmdArgs {
 	return n.add(append([]string{`{"prevResult": {"cniVersion": "1.0.0"}}`}, settings...)...)
 }
 
-// nft edits the pod's rules as somebody else would.
+// nft edits the pod's rules as another program would.
 func (n *node) nft(command string) {
 	n.t.Helper()
 	err := n.netns.Do(func() error {
@@ -109,7 +109,8 @@ func TestCHECKReportsWhatDiffersFromTheRecord(t *testing.T) {
 	}
 }
 
-// What a pod asks for since its start is told apart: whoever may edit a pod must not have its rules called wrong, or right.
+// What a pod asks for since its start is told apart: a user who may edit a pod must not be able to
+// have its rules called wrong, or right.
 func TestCHECKTellsOfAnnotationsThatChanged(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))
@@ -129,7 +130,8 @@ func TestCHECKTellsOfAnnotationsThatChanged(t *testing.T) {
 	n.mustPass("CHECK", n.checked(`{"timeout": "1s"}`), "what the pod asks for now is unknown")
 }
 
-// TestCHECKAfterARepair finds nothing amiss about a plan that spares the connections that were there before.
+// TestCHECKAfterARepair finds nothing amiss about a plan that spares the connections that were
+// there before.
 func TestCHECKAfterARepair(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))

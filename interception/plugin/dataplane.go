@@ -15,7 +15,8 @@ import (
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
-// backend is the part of a dataplane that the plugin uses; ApplyBy names the candidate that applied the plan.
+// backend is the part of a dataplane that the plugin uses; ApplyBy names the candidate that applied
+// the plan.
 type backend interface {
 	ApplyBy(ctx context.Context, ns *interception.Netns, p *interception.Plan) (name string, err error)
 	Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error)

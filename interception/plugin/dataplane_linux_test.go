@@ -108,7 +108,8 @@ func TestADDExecutesOneProgramForAFamily(t *testing.T) {
 	}
 }
 
-// TestAnotherDataplaneTakesOver: CHECK goes by what the pod's ADD used, and another ADD by what is set now.
+// TestAnotherDataplaneTakesOver: CHECK goes by what the pod's ADD used, and another ADD by what is
+// set now.
 func TestAnotherDataplaneTakesOver(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))
@@ -124,7 +125,8 @@ func TestAnotherDataplaneTakesOver(t *testing.T) {
 	}
 }
 
-// TestWithoutIPTables: the small build says what to do, to those alone whom it concerns, and never falls back.
+// TestWithoutIPTables: the small build says what to do, to those alone whom it concerns, and never
+// falls back.
 func TestWithoutIPTables(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))

@@ -17,8 +17,8 @@ import (
 	"github.com/meshcni/meshcni/internal/spool"
 )
 
-// deliver tells the agent what the call logged and came to, or keeps it on the disk. It is the last that a call does, and changes nothing
-// of what came of it.
+// deliver tells the agent what the call logged and came to, or keeps it on the disk. It is the last
+// that a call does, and changes nothing of what came of it.
 func (c *call) deliver(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.Limits.Tell)
 	defer cancel()
@@ -44,8 +44,9 @@ func (c *call) deliver(ctx context.Context) {
 	}
 }
 
-// tells says whether the agent is to be told at once. What is only information about a pod that nobody had to be asked about waits on the
-// disk: such pods are many, and cost nothing. An agent that has just kept the call waiting doesn't get another chance to.
+// tells says whether the agent is to be told at once. What is only information about a pod that no
+// source had to be asked about waits on the disk: such pods are many, and cost nothing. An agent
+// that has just kept the call waiting doesn't get another chance to.
 func (c *call) tells() bool {
 	switch c.agent {
 	case agentThere:
@@ -65,7 +66,8 @@ func (c *call) tells() bool {
 	return false
 }
 
-// keep writes to the disk. Where there is no run directory, nobody has installed anything, and standard error is all there is.
+// keep writes to the disk. Where there is no run directory, nothing is installed, and standard
+// error is all there is.
 func (c *call) keep(to spool.Spool, text []byte) {
 	if err := to.Append(text); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.transcript.kept = nil
@@ -96,7 +98,8 @@ func boundedResult(r podsource.Result) podsource.Result {
 // maxTranscript bounds what is kept of a call's log: the agent takes 1 MiB at once.
 const maxTranscript = 256 << 10
 
-// transcript passes a log on, line by line, and keeps it for whoever takes it once the command is through.
+// transcript passes a log on, line by line, and keeps it for the program that takes it once the
+// command is through.
 type transcript struct {
 	to   io.Writer
 	kept []byte

@@ -138,7 +138,8 @@ func (a lateAgent) Report(ctx context.Context, results []podsource.Result) error
 	return a.agent.Report(ctx, results)
 }
 
-// TestTheAgentIsLate has an agent take a result when the plugin has given it up: the result is kept as well, and the call is none the worse.
+// TestTheAgentIsLate has an agent take a result when the plugin has given it up: the result is kept
+// as well, and the call is none the worse.
 func TestTheAgentIsLate(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))
@@ -159,7 +160,7 @@ func TestTheAgentIsLate(t *testing.T) {
 	mustBeTheResult(t, heard.results[0], sidecar.ReasonInMesh, "agent")
 }
 
-// Pods that nobody is asked about are many: the agent isn't even told at once.
+// Pods that no source is asked about are many: the agent isn't even told at once.
 func TestAPodThatNobodyIsAskedAboutOpensNoSocket(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))

@@ -52,10 +52,11 @@ const (
 	codeResult  uint = 162
 )
 
-// Error is why a command fails. It reaches the runtime as an error of the CNI specification: Step and Err as its message, Remedy as its
-// details.
+// Error is why a command fails. It reaches the runtime as an error of the CNI specification: Step
+// and Err as its message, Remedy as its details.
 type Error struct {
-	// Code is the specification's, or one of the plugin's own, which are listed in the README of examples/istio-cni.
+	// Code is the specification's, or one of the plugin's own, which are listed in the README of
+	// examples/istio-cni.
 	Code uint
 	// Step is what was done.
 	Step string
@@ -86,7 +87,8 @@ func (e *Error) As(target any) bool {
 	return ok
 }
 
-// maxText bounds what is made of texts that a pod's author wrote; kubelet shows 1 KiB of it at most.
+// maxText bounds what is made of texts that a pod's author wrote; kubelet shows 1 KiB of it at
+// most.
 const maxText = 8 << 10
 
 func bounded(text string) string { return boundedTo(text, maxText) }
@@ -98,15 +100,15 @@ func boundedTo(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf(" ... (%d more bytes)", len(text)-most)
 }
 
-// sourceFailure has the code of what the last source said: the API server is the one that knows every pod. What else is to be done goes
-// before the remedies of the sources.
+// sourceFailure has the code of what the last source said: the API server is the one that knows
+// every pod. What else is to be done goes before the remedies of the sources.
 func sourceFailure(err error, first string) error {
 	const step = "learn about the pod"
 	var all *podsource.ChainError
 	if !errors.As(err, &all) || len(all.Failures) == 0 {
 		return &Error{Code: types.ErrInternal, Step: step, Err: err}
 	}
-	code := codeTimeout // nobody was left to be asked in time
+	code := codeTimeout // no source was left to ask in time
 	var last *podsource.Error
 	if errors.As(all.Failures[len(all.Failures)-1], &last) {
 		code = sourceCode(last)

@@ -14,11 +14,13 @@ import (
 	"testing"
 )
 
-// limitedUser is a user that has no other process. The kernel doesn't hold root to its limit of processes.
+// limitedUser is a user that has no other process. The kernel doesn't hold root to its limit of
+// processes.
 const limitedUser = 4242
 
-// TestNoMoreProcesses runs the plugin with each limit of processes from one on: where the Go runtime can't start a
-// thread, at its start or later, the container runtime gets an error of the specification, and no stacks.
+// TestNoMoreProcesses runs the plugin with each limit of processes from one on: where the Go
+// runtime can't start a thread, at its start or later, the container runtime gets an error of the
+// specification, and no stacks.
 func TestNoMoreProcesses(t *testing.T) {
 	t.Parallel()
 	for _, build := range []string{plugin(t), pluginWithIPTables(t)} {

@@ -30,7 +30,7 @@ type blame int
 
 const (
 	harmless blame = iota // the pod is captured all the same
-	sources               // nobody knows the pod: it is the fail policy's
+	sources               // no source knows the pod: the fail policy decides
 	target                // the pod is known, and cannot be captured: if it is in the mesh, it never starts
 )
 
@@ -53,7 +53,8 @@ func setting(text string) func(*node, *skel.CmdArgs) {
 	return func(n *node, args *skel.CmdArgs) { args.StdinData = merge(n.t, args.StdinData, text) }
 }
 
-// faults are all that has been thought of. Those of the API server come without an agent, those of the agent with an API server.
+// faults are all that has been thought of. Those of the API server come without an agent, those of
+// the agent with an API server.
 func faults() []fault {
 	return slices.Concat(serverFaults(), agentFaults(), targetFaults())
 }
@@ -124,7 +125,7 @@ func serverFaults() []fault {
 	}
 }
 
-// drip sends an answer that never ends, until nobody takes it any more.
+// drip sends an answer that never ends, until the client stops reading it.
 func drip(w http.ResponseWriter, r *http.Request) {
 	flush := http.NewResponseController(w)
 	for r.Context().Err() == nil {
@@ -170,14 +171,15 @@ func agentFaults() []fault {
 	}
 }
 
-// hanging has an agent that never answers, and a plugin that soon gives it up. The API server has all the time.
+// hanging has an agent that never answers, and a plugin that soon gives it up. The API server has
+// all the time.
 func hanging(n *node, args *skel.CmdArgs) {
 	speaking("")(n, args)
 	const short = 100 * time.Millisecond
 	n.limits.Agent, n.limits.StatusAgent, n.limits.Tell = short, short, short
 }
 
-// agentDown leaves a socket that nobody listens on.
+// agentDown leaves a socket that no program listens on.
 func agentDown(n *node, _ *skel.CmdArgs) {
 	listener, err := agentserver.Listen(n.t.Context(), n.runDir)
 	if err != nil {
@@ -270,7 +272,8 @@ type passenger struct {
 	edits []string // of the pod in the mesh, as its sources know it
 	args  string   // CNI_ARGS, unless they are the usual ones
 	conf  string
-	// outside means that something at hand shows that it is not in the mesh: no fault is any of its business.
+	// outside means that something at hand shows that it is not in the mesh: no fault is any of its
+	// business.
 	outside bool
 }
 
@@ -284,8 +287,8 @@ func passengers() []passenger {
 	}
 }
 
-// TestFaults meets each kind of pod with each fault, under each fail policy. What hangs does so to the end of the test: a case that waited
-// for it would never end.
+// TestFaults meets each kind of pod with each fault, under each fail policy. What hangs does so to
+// the end of the test: a case that waited for it would never end.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for _, f := range faults() {
@@ -401,7 +404,8 @@ func (n *node) observe(path string) interception.State {
 	return state
 }
 
-// forKubelet are the codes of what a node agent in the pods' network only mends when the kubelet mounts it another token, or starts it.
+// forKubelet are the codes of what a node agent in the pods' network only mends when the kubelet
+// mounts it another token, or starts it.
 func forKubelet() []uint {
 	return []uint{codeKubeconfigMissing, codeKubeconfig, codeUntrusted, codeUnauthorized, codeForbidden}
 }

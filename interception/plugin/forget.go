@@ -15,9 +15,10 @@ import (
 // maxConfig bounds what DEL reads of a configuration. With the results of a chain it has some KiB.
 const maxConfig = 1 << 20
 
-// forget is the DEL command: the record of the attachment goes, the rules have gone with the namespace. Nothing may keep a pod from
-// ending, so it isn't served as the others are, which fail for a configuration that is damaged or too new, and whatever fails is only logged.
-// What stays behind is GC's.
+// forget is the DEL command: the record of the attachment goes, the rules have gone with the
+// namespace. Nothing may keep a pod from ending, so it isn't served as the others are, which fail
+// for a configuration that is damaged or too new, and whatever fails is only logged. What stays is
+// for GC to remove.
 func (c *call) forget() {
 	conf := new(config)
 	data, err := io.ReadAll(io.LimitReader(c.Stdin, maxConfig))
@@ -36,7 +37,8 @@ func (c *call) forget() {
 	}
 }
 
-// collect is the GC command: the records of containers go that the runtime doesn't name. Where it names no list at all, all stay.
+// collect is the GC command: the records of containers go that the runtime doesn't name. Where it
+// names no list at all, all stay.
 func (c *call) collect(configuration []byte) error {
 	conf, err := c.configure(configuration)
 	if err != nil {

@@ -37,7 +37,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(suite{m})) }
 
-// suite runs the tests with a directory for what they build, and takes it away behind them.
+// suite runs the tests with a directory for what they build, and removes it after them.
 type suite struct{ tests *testing.M }
 
 func (s suite) Run() int {
@@ -61,7 +61,8 @@ const (
 	uid   = "11111111-2222-3333-4444-555555555555"
 )
 
-// node is what a plugin finds on a node: a run directory with a kubeconfig, an API server, and the network namespace of a pod.
+// node is what a plugin finds on a node: a run directory with a kubeconfig, an API server, and the
+// network namespace of a pod.
 type node struct {
 	t      testing.TB
 	runDir string
@@ -74,8 +75,8 @@ type node struct {
 	limits limits
 }
 
-// ample is more time than anything takes, however busy the machine is: a test that waits so long for
-// nothing ends with all tests.
+// ample is more time than anything takes, however busy the machine is: a test that waits so long
+// for nothing ends with all tests.
 const ample = time.Hour
 
 // ampleLimits let nothing come too late but what never comes.
@@ -136,8 +137,8 @@ func (n *node) writeKubeconfig(server, token string) {
 	}
 }
 
-// configuration is the plugin's entry as Istio's installer writes it, inserted into a list by a runtime, with settings of ours. Its
-// timeout is ample, for the tests that aren't about it.
+// configuration is the plugin's entry as Istio's installer writes it, inserted into a list by a
+// runtime, with settings of ours. Its timeout is ample, for the tests that aren't about it.
 func (n *node) configuration(settings ...string) []byte {
 	n.t.Helper()
 	return merge(n.t, fmt.Appendf(nil, `{
@@ -175,7 +176,7 @@ func (n *node) add(settings ...string) *skel.CmdArgs {
 	}
 }
 
-// outcome is what a run of the plugin left behind.
+// outcome is what a run of the plugin left.
 type outcome struct {
 	code           int
 	stdout, stderr string
@@ -343,7 +344,8 @@ func (n *node) tables() []string {
 	return names
 }
 
-// pod answers with the pod web-0 of namespace shop, changed by edits of its JSON, and knows no other.
+// pod answers with the pod web-0 of namespace shop, changed by edits of its JSON, and knows no
+// other.
 func pod(t testing.TB, edits ...string) http.HandlerFunc {
 	t.Helper()
 	body := injected(t)

@@ -98,8 +98,9 @@ func (n *node) lines(t *testing.T, kept spool.Spool) []string {
 	return all
 }
 
-// TestKilledADD kills ADDs at random system calls, every other one in the last quarter. Behind each kill the pod has all rules or none, and behind another ADD the node is as
-// behind a single one that nobody killed.
+// TestKilledADD kills ADDs at random system calls, every other one in the last quarter. After each
+// kill the pod has all rules or none, and after another ADD the node is as after a single one that
+// was not killed.
 func TestKilledADD(t *testing.T) {
 	t.Parallel()
 	clean, traced := newNode(t, pod(t)), newNode(t, pod(t))

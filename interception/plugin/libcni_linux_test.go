@@ -25,7 +25,8 @@ import (
 	"github.com/meshcni/meshcni/interception/journal"
 )
 
-// TestLibcni drives the plugin as container runtimes do, behind a plugin that makes the result, for every version.
+// TestLibcni drives the plugin as container runtimes do, after a plugin that makes the result, for
+// every version.
 func TestLibcni(t *testing.T) {
 	t.Parallel()
 	for _, v := range cniversion.All.SupportedVersions() {
@@ -69,7 +70,7 @@ func (n *node) chain(v string, settings ...string) *libcni.NetworkConfigList {
 	n.t.Helper()
 	script := "#!/bin/sh\ncase $CNI_COMMAND in\nADD) cat <<'END'\n" + resultOf(v) + "\nEND\n;;\n" +
 		"VERSION) echo '{\"cniVersion\": \"1.1.0\", \"supportedVersions\": [\"" + strings.Join(cniversion.All.SupportedVersions(), `", "`) + "\"]}';;\nesac\n"
-	syscall.ForkLock.RLock() // a process started now would hold the file open for writing, and nobody could execute it
+	syscall.ForkLock.RLock() // a process started now would hold the file open for writing, and no process could execute it
 	err := os.WriteFile(filepath.Join(n.runDir, "first"), []byte(script), 0o700)
 	syscall.ForkLock.RUnlock()
 	if err != nil {
@@ -125,8 +126,8 @@ var mainPlugins = sync.OnceValue(func() error {
 	return nil
 })
 
-// TestLibcniLife is the life of a container as runtimes lead it, with all commands that a version has, behind plugins that make
-// interfaces; ours is there once, and twice.
+// TestLibcniLife is the life of a container as runtimes lead it, with all commands that a version
+// has, after plugins that make interfaces; ours is there once, and twice.
 func TestLibcniLife(t *testing.T) {
 	t.Parallel()
 	if err := mainPlugins(); err != nil {
@@ -211,7 +212,8 @@ func (l life) lead(t *testing.T) {
 	}
 }
 
-// status asks again while the API server, which is this busy process, takes longer than a STATUS does.
+// status asks again while the API server, which is this busy process, takes longer than a STATUS
+// does.
 func (l life) status(ctx context.Context) error {
 	for {
 		err := l.cni.GetStatusNetworkList(ctx, l.list)
@@ -221,7 +223,7 @@ func (l life) status(ctx context.Context) error {
 	}
 }
 
-// check wants CHECK to be content, and no longer when somebody took rules away.
+// check wants CHECK to succeed, and to fail after another program has removed rules.
 func (l life) check(t *testing.T) {
 	t.Helper()
 	has, err := cniversion.GreaterThanOrEqualTo(l.version, "0.4.0")

@@ -103,7 +103,8 @@ func (c *crowd) addAll(t *testing.T) {
 	}
 }
 
-// TestManyADDsAtOnce starts the plugin for fifty pods at once: each has its own pod's rules, record, log line and result.
+// TestManyADDsAtOnce starts the plugin for fifty pods at once: each has its own pod's rules,
+// record, log line and result.
 func TestManyADDsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, source := range []string{"api-server", sourceAgent} {
@@ -125,7 +126,8 @@ func TestManyADDsAtOnce(t *testing.T) {
 	}
 }
 
-// collect is what the agent was told, and what is kept because the agent was not there, or too slow.
+// collect is what the agent was told, and what is kept because the agent was not there, or too
+// slow.
 func (c *crowd) collect(t *testing.T, a *agent) told {
 	t.Helper()
 	all := a.told()
@@ -140,7 +142,8 @@ func (c *crowd) collect(t *testing.T, a *agent) told {
 	return all
 }
 
-// late tells whether a container's plugin says that the agent was too slow for it, as on a busy machine.
+// late tells whether a container's plugin says that the agent was too slow for it, as on a busy
+// machine.
 func (h told) late(container string) bool {
 	return slices.ContainsFunc(h.logs, func(e podsource.LogEntry) bool {
 		return e.Attributes["container"] == container && e.Attributes["source"] == sourceAgent &&

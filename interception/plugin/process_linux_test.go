@@ -155,7 +155,8 @@ func TestProcessADDIntoTheNamespaceOfTheHost(t *testing.T) {
 	args.Netns = "/proc/1/ns/net"
 	n.exec("ADD", args).mustFail(t, codeHostNetns)
 
-	// A pod that is left alone must not be there either, says skel. Standard output still has one object only.
+	// A pod that is left alone must not be there either, says skel. Standard output still has one
+	// object only.
 	args.Args = "K8S_POD_NAMESPACE=kube-system;K8S_POD_NAME=dns"
 	o := n.exec("ADD", args)
 	var e types.Error
@@ -249,8 +250,8 @@ func TestProcessCommandsOfVersions(t *testing.T) {
 	}
 }
 
-// TestProcessADDThatIsTerminated: a runtime that gives up gets an answer, and the namespace has no rules. One that gives up at once gets none, so it
-// waits a little longer from time to time.
+// TestProcessADDThatIsTerminated: a runtime that gives up gets an answer, and the namespace has no
+// rules. One that gives up at once gets none, so it waits a little longer from time to time.
 func TestProcessADDThatIsTerminated(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 100)

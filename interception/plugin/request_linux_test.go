@@ -100,7 +100,7 @@ func TestBeforeIsNotAskedAboutNames(t *testing.T) {
 	n.runAs(t.Context(), o, "ADD", args).mustSucceed(t)
 }
 
-// TestBeforeIsHeldToItsContract has hooks answer what would leave a pod alone without anybody learning why, or
+// TestBeforeIsHeldToItsContract has hooks answer what would leave a pod alone without a reason, or
 // fail in ways that do not tell the operator what to do.
 func TestBeforeIsHeldToItsContract(t *testing.T) {
 	t.Parallel()
@@ -154,7 +154,8 @@ func TestBeforeIsHeldToItsContract(t *testing.T) {
 	}
 }
 
-// TestAmbientIsRefusedWhateverBeforeSays: a hook of another purpose says nothing about ambient pods.
+// TestAmbientIsRefusedWhateverBeforeSays: a hook of another purpose says nothing about ambient
+// pods.
 func TestAmbientIsRefusedWhateverBeforeSays(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))

@@ -12,7 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// results are one result in the words of three versions, each with fields that no version knows, at every level.
+// results are one result in the words of three versions, each with fields that no version knows, at
+// every level.
 const (
 	result020 = `{"cniVersion": "0.2.0", "ip4": {"ip": "10.1.2.3/24", "gateway": "10.1.2.1", "routes": [{"dst": "0.0.0.0/0"}], "pool": "a<b"},
 		"dns": {"nameservers": ["10.0.0.10"]}, "vendor": {"id": 12345678901234567890}}`
@@ -146,7 +147,8 @@ func TestPassThroughRefuses(t *testing.T) {
 	}
 }
 
-// FuzzPassThrough holds for every result that is accepted: it is accepted again as what came out, and then nothing changes any more.
+// FuzzPassThrough holds for every result that is accepted: it is accepted again as what came out,
+// and then nothing changes any more.
 func FuzzPassThrough(f *testing.F) {
 	for _, v := range cniversion.All.SupportedVersions() {
 		f.Add(resultOf(v), "1.0.0")

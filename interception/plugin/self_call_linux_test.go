@@ -21,9 +21,10 @@ import (
 
 var selfCalls = flag.Int("self-calls", 8, "how many pods call themselves right after ADD, for each network plugin and each dataplane")
 
-// TestSelfCallsRightAfterADD has dual-stack pods connect to their own addresses as soon as ADD has returned. Their packets go over lo, and so
-// are not captured as outbound traffic: the kernel has the local route of an address when the network plugin says that the address is
-// there, and our plugin doesn't have to wait for it.
+// TestSelfCallsRightAfterADD has dual-stack pods connect to their own addresses as soon as ADD has
+// returned. Their packets go over lo, and so are not captured as outbound traffic: the kernel has
+// the local route of an address when the network plugin says that the address is there, and our
+// plugin doesn't have to wait for it.
 func TestSelfCallsRightAfterADD(t *testing.T) {
 	t.Parallel()
 	if err := mainPlugins(); err != nil {
@@ -55,7 +56,8 @@ func TestSelfCallsRightAfterADD(t *testing.T) {
 	}
 }
 
-// dualStack is a chain of a plugin that makes an interface with an address of each family, and ours.
+// dualStack is a chain of a plugin that makes an interface with an address of each family, and
+// ours.
 func (n *node) dualStack(first, bridge, ours string) *libcni.NetworkConfigList {
 	n.t.Helper()
 	network := fmt.Sprintf(`{"type": %q, "bridge": %q, "ipam": {"type": "host-local", "dataDir": %q,

@@ -15,8 +15,8 @@ import (
 // sourceAgent is the agent's name in logs and results.
 const sourceAgent = "agent"
 
-// While the node agent is being replaced, all are asked again, this often and after such pauses at most. It takes a few seconds until the next
-// one listens.
+// While the node agent is being replaced, all are asked again, this often and after such pauses at
+// most. It takes a few seconds until the next one listens.
 const (
 	replacementRounds = 8
 	replacementPause  = time.Second
@@ -42,8 +42,9 @@ func (c *call) learn(ctx context.Context, conf *config, ref podsource.Ref) (pods
 	return answer, err
 }
 
-// isReplaced tells whether the node agent is away for a moment: its socket is there and nobody listens, and the API server refuses the token
-// that it has left, since that is bound to a pod that is gone.
+// isReplaced tells whether the node agent is away for a moment: its socket is there and no program
+// listens, and the API server refuses the token that it has left, since that is bound to a pod that
+// is gone.
 func isReplaced(err error) bool {
 	var all *podsource.ChainError
 	if !errors.As(err, &all) || len(all.Failures) < 2 {

@@ -77,7 +77,8 @@ func (a *agent) become(status podsource.AgentStatus) {
 	a.status = status
 }
 
-// told is what the agent has heard so far. It may hear more at any time, of a plugin that has given it up.
+// told is what the agent has heard so far. It may hear more at any time, of a plugin that has given
+// it up.
 func (a *agent) told() told {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -282,8 +283,8 @@ func (n *node) leaveSocket() {
 	}
 }
 
-// TestAgentIsReplaced has an agent that has ended, and the API server refuse the token that it left. The plugin waits for the next agent's, and not
-// for ever.
+// TestAgentIsReplaced has an agent that has ended, and the API server refuse the token that it
+// left. The plugin waits for the next agent's, and not for ever.
 func TestAgentIsReplaced(t *testing.T) {
 	t.Parallel()
 	const each = 4 // how often a source asks

@@ -25,7 +25,7 @@ func (n *node) mark(name string, ago time.Duration) {
 	}
 }
 
-// TestSTATUSPolicies has nobody who could tell about pods: the API server can't be reached.
+// TestSTATUSPolicies has no source that could answer for pods: the API server can't be reached.
 func TestSTATUSPolicies(t *testing.T) {
 	t.Parallel()
 	never := func(*node) {}
@@ -70,7 +70,8 @@ func TestSTATUSPolicies(t *testing.T) {
 	}
 }
 
-// TestSTATUSStrictEnds: no policy keeps the kubelet from starting pods for good, and what wasn't noted can't end.
+// TestSTATUSStrictEnds: no policy keeps the kubelet from starting pods for good, and what wasn't
+// noted can't end.
 func TestSTATUSStrictEnds(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, answer(http.StatusUnauthorized, ""))

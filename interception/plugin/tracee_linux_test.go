@@ -27,7 +27,8 @@ type course struct {
 	programs []string
 }
 
-// trace runs an ADD as a process, and kills it (SIGKILL) at the stop of a number; 0 lets it end by itself.
+// trace runs an ADD as a process, and kills it (SIGKILL) at the stop of a number; 0 lets it end by
+// itself.
 func (n *node) trace(args *skel.CmdArgs, end int) course {
 	n.t.Helper()
 	return n.traceProgram(n.program(), environment("ADD", args), args.StdinData, end)
@@ -90,8 +91,8 @@ func content(t testing.TB, file *os.File) string {
 	return string(text)
 }
 
-// follow lets a process go on until it and its like have ended. Other children of this program are in other process groups, and left to
-// those who wait for them.
+// follow lets a process go on until it and its like have ended. Other children of this program are
+// in other process groups, and left to those who wait for them.
 func follow(t testing.TB, pid, end int) course {
 	t.Helper()
 	var l course

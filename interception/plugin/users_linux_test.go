@@ -18,8 +18,8 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
-// TestPodWithUsersOfItsOwn has a runtime start a pod with hostUsers: false, whose network namespace belongs to
-// another user namespace than the plugin's, with each dataplane.
+// TestPodWithUsersOfItsOwn has a runtime start a pod with hostUsers: false, whose network namespace
+// belongs to another user namespace than the plugin's, with each dataplane.
 func TestPodWithUsersOfItsOwn(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]string{
@@ -62,8 +62,8 @@ func TestPodWithUsersOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestPodWithUsersOfItsOwnNeedsNsenter has a node without the program: the error names the package that has it, and
-// pods without users of their own do without.
+// TestPodWithUsersOfItsOwnNeedsNsenter has a node without the program: the error names the package
+// that has it, and pods without users of their own do without.
 func TestPodWithUsersOfItsOwnNeedsNsenter(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

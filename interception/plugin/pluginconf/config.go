@@ -21,11 +21,13 @@ import (
 const (
 	// DefaultTimeout is how long an ADD takes at most.
 	DefaultTimeout = 30 * time.Second
-	// DefaultAbandonedAfter is how long the node agent must be gone, and its token refused, until the plugin's errors say how to uninstall.
+	// DefaultAbandonedAfter is how long the node agent must be gone, and its token refused, until the
+	// plugin's errors say how to uninstall.
 	DefaultAbandonedAfter = time.Hour
 )
 
-// Config is the plugin's entry in the network's configuration, as the runtime passes it. Other keys are ignored.
+// Config is the plugin's entry in the network's configuration, as the runtime passes it. Other keys
+// are ignored.
 type Config struct {
 	CNIVersion string          `json:"cniVersion"`
 	Name       string          `json:"name"`
@@ -67,7 +69,8 @@ type Kubernetes struct {
 	ExcludeNamespaces []string `json:"exclude_namespaces"`
 }
 
-// ErrValue is in the error of [Paths.Parse] for a key that has a wrong type or value. Without it the entry is not a JSON object.
+// ErrValue is in the error of [Paths.Parse] for a key that has a wrong type or value. Without it
+// the entry is not a JSON object.
 var ErrValue = errors.New("setting")
 
 // valueError is an error that is [ErrValue], and says so by its text alone.
@@ -79,8 +82,8 @@ func (valueError) Is(target error) bool { return target == ErrValue }
 // Unwrap gives what it says.
 func (e valueError) Unwrap() error { return e.error }
 
-// Decode reads the entry without judging its values, and fills in no defaults but that of CNIVersion. What it returns beside an error has
-// the CNI version, and what could be read.
+// Decode reads the entry without judging its values, and fills in no defaults but that of
+// CNIVersion. What it returns beside an error has the CNI version, and what could be read.
 func Decode(data []byte) (Config, error) {
 	var c Config
 	err := json.Unmarshal(data, &c)
@@ -139,7 +142,8 @@ func (c *Config) validate() error {
 
 // The values of dataplane. An empty one is [NFTables] where native_nftables is true, else [Auto].
 const (
-	// Auto is the first that the kernel has all for of what a plan needs: nftables, then iptables in the build that has it.
+	// Auto is the first that the kernel has all for of what a plan needs: nftables, then iptables in
+	// the build that has it.
 	Auto = "auto"
 	// NFTables and IPTables are that one alone.
 	NFTables = "nftables"
@@ -170,8 +174,8 @@ const (
 // FailPolicies are the values of [FailPolicy].Default; an empty one is FailClosed.
 func FailPolicies() []string { return []string{FailClosed, FailOpen} }
 
-// FailPolicy says what becomes of a pod that no source knows: closed, it is not started; open, it is left alone. The zero value is
-// closed for all.
+// FailPolicy says what becomes of a pod that no source knows: closed, it is not started; open, it
+// is left alone. The zero value is closed for all.
 type FailPolicy struct {
 	// Default is FailOpen, FailClosed or empty for FailClosed.
 	Default string `json:"default,omitempty"`
@@ -202,8 +206,9 @@ func (p FailPolicy) Validate() error {
 	return errors.Join(errs...)
 }
 
-// StatusPolicy says when STATUS may report that the plugin isn't ready. As long as it does, a node starts no pods but those in the host's
-// network, and renews no tokens of the others, so it must not keep the node agent from either. The empty one is StatusAfterFirstReady.
+// StatusPolicy says when STATUS may report that the plugin isn't ready. As long as it does, a node
+// starts no pods but those in the host's network, and renews no tokens of the others, so it must
+// not keep the node agent from either. The empty one is StatusAfterFirstReady.
 type StatusPolicy string
 
 // The policies, as the plugin's README explains them.
@@ -226,7 +231,8 @@ func (p StatusPolicy) Validate() error {
 	return nil
 }
 
-// Timeout is how long an ADD takes at most, or another time, as a Go duration such as "30s". The empty one is a default.
+// Timeout is how long an ADD takes at most, or another time, as a Go duration such as "30s". The
+// empty one is a default.
 type Timeout string
 
 // Duration is the time, or [DefaultTimeout] if the text is none.

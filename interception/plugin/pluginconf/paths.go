@@ -14,7 +14,8 @@ import (
 type Paths struct {
 	// RunDir is the node agent's run directory, an absolute path: setting cni_agent_run_dir.
 	RunDir string
-	// Kubeconfig is the file name of the kubeconfig in the run directory. The setting kubeconfig is a whole path.
+	// Kubeconfig is the file name of the kubeconfig in the run directory. The setting kubeconfig is a
+	// whole path.
 	Kubeconfig string
 }
 
