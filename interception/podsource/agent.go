@@ -19,9 +19,9 @@ const (
 	defaultAgentCallTimeout = 2 * time.Second
 )
 
-// Agent speaks with the node agent on this node, over the unix socket [AgentSocket] in its run directory. The protocol is in
-// docs/agent-socket.md. Who listens there must be root or the user that asks; nothing is sent to anybody else. The errors are
-// [*Error].
+// Agent speaks with the node agent on this node, over the unix socket [AgentSocket] in its run
+// directory. The protocol is in docs/agent-socket.md. Who listens there must be root or the user
+// that asks; nothing is sent to any other program. The errors are [*Error].
 //
 // It needs Linux; elsewhere the errors wrap [interception.ErrUnsupported].
 type Agent struct {
@@ -31,10 +31,12 @@ type Agent struct {
 	Timeout time.Duration
 	// CallTimeout is how long each single request takes at most; 2 s when 0.
 	CallTimeout time.Duration
-	// Backoff says how long to wait after the given number of failures, the first being 1. When nil, pauses start at 100 ms, double
-	// up to 3 s, and vary by a fifth so that the pods of a node don't ask all at once.
+	// Backoff says how long to wait after the given number of failures, the first being 1. When nil,
+	// pauses start at 100 ms, double up to 3 s, and vary by a fifth so that the pods of a node don't
+	// ask all at once.
 	Backoff func(failures int) time.Duration
-	// Kept keeps the connection of one call for the next; when nil, each request has a connection of its own.
+	// Kept keeps the connection of one call for the next; when nil, each request has a connection of
+	// its own.
 	Kept *AgentConnection
 	// Once has Pod ask once only, and leave it to others to try again.
 	Once bool
@@ -42,9 +44,11 @@ type Agent struct {
 
 // Pod returns the pod that ref names.
 //
-// What may pass by itself is tried again: up to 4 times when the agent knows no such pod, or one with another UID, as its view of the
-// cluster may lag behind; up to 3 times when nobody accepts connections, or the agent fails; twice when it is too slow (a request
-// beyond CallTimeout). All else fails at once, a socket that isn't there among it: then there is no agent to wait for.
+// What may pass by itself is tried again: up to 4 times when the agent knows no such pod, or one
+// with another UID, as its view of the cluster may be out of date; up to 3 times when no program
+// accepts connections, or the agent fails; twice when it is too slow (a request beyond
+// CallTimeout). All else fails at once, a socket that isn't there among it: then there is no agent
+// to wait for.
 func (a Agent) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
 	if err := ref.Validate(); err != nil {
 		return interception.Pod{}, &Error{Kind: ErrRef, Source: sourceAgent, Pod: ref, Cause: err}
@@ -86,9 +90,10 @@ func (a Agent) Report(ctx context.Context, results []Result) error {
 	return nil
 }
 
-// Log hands lines of a log over to the agent, once. All together they have at most 1 MiB as JSON. An agent that doesn't take them by
-// this protocol, as it is older or Istio's own, gets them by Istio's: on the socket log.sock, which has no levels but debug, info,
-// warn and error. The error is then about both.
+// Log hands lines of a log over to the agent, once. All together they have at most 1 MiB as JSON.
+// An agent that doesn't take them by this protocol, as it is older or Istio's own, gets them by
+// Istio's: on the socket log.sock, which has no levels but debug, info, warn and error. The error
+// is then about both.
 func (a Agent) Log(ctx context.Context, entries []LogEntry) error {
 	failure := a.call(ctx, http.MethodPost, protocol.LogsPath, logsRequest{listed(entries)}, nil)
 	if failure == nil {
@@ -100,8 +105,8 @@ func (a Agent) Log(ctx context.Context, entries []LogEntry) error {
 	return failure
 }
 
-// Tell hands over results and lines of a log, with one request where the agent takes both that way, and otherwise as Report and Log do. It says
-// of each what became of it.
+// Tell hands over results and lines of a log, with one request where the agent takes both that way,
+// and otherwise as Report and Log do. It says of each what became of it.
 func (a Agent) Tell(ctx context.Context, results []Result, entries []LogEntry) (reported, logged error) {
 	var answer protocol.ResultsAnswer
 	if failure := a.call(ctx, http.MethodPost, protocol.ResultsPath, resultsRequest{listed(results), entries}, &answer); failure != nil {
@@ -130,7 +135,7 @@ func (a Agent) patience() func(*Error) int {
 	return patienceWithAgent
 }
 
-// patienceWithAgent is short: there usually is another source behind the agent.
+// patienceWithAgent is short: there usually is another source after the agent.
 func patienceWithAgent(failure *Error) int {
 	switch kind := failure.Kind; {
 	case failure.isMissing():

@@ -4,10 +4,11 @@ package podsource
 
 import "sync/atomic"
 
-// AgentConnection keeps a connection to a node agent open between the calls of an [Agent], so that a
-// program that asks and then reports connects once. If the agent has closed it meanwhile, the next
-// call connects anew. The zero AgentConnection keeps none yet. It is safe for concurrent use by
-// Agents of one run directory; calls at the same time have a connection each, of which one is kept.
+// AgentConnection keeps a connection to a node agent open between the calls of an [Agent], so that
+// a program that asks and then reports connects once. If the agent has closed it meanwhile, the
+// next call connects anew. The zero AgentConnection keeps none yet. It is safe for concurrent use
+// by Agents of one run directory; calls at the same time have a connection each, of which one is
+// kept.
 type AgentConnection struct{ idle atomic.Pointer[wire] }
 
 // Close closes the connection if one is kept.

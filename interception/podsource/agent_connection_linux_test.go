@@ -103,7 +103,8 @@ func TestAgentKeepsTheConnectionAfterARefusal(t *testing.T) {
 	}
 }
 
-// TestAgentConnectsAnewAfterAReplacement has the next agent take the place of the one that was asked.
+// TestAgentConnectsAnewAfterAReplacement has the next agent take the place of the one that was
+// asked.
 func TestAgentConnectsAnewAfterAReplacement(t *testing.T) {
 	t.Parallel()
 	dir := runDir(t)
@@ -139,8 +140,8 @@ func TestAgentThatIsGoneIsUnreachable(t *testing.T) {
 	}
 }
 
-// TestAgentKeepsNoConnectionThatIsOver has agents that end the connection, or leave it in a state in
-// which no other request may follow.
+// TestAgentKeepsNoConnectionThatIsOver has agents that end the connection, or leave it in a state
+// in which no other request may follow.
 func TestAgentKeepsNoConnectionThatIsOver(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]string{
@@ -162,8 +163,8 @@ func TestAgentKeepsNoConnectionThatIsOver(t *testing.T) {
 	}
 }
 
-// TestAgentAsksNoOtherAfterAPartOfAnAnswer checks that a request that an agent began to answer is not
-// sent again on another connection.
+// TestAgentAsksNoOtherAfterAPartOfAnAnswer checks that a request that an agent began to answer is
+// not sent again on another connection.
 func TestAgentAsksNoOtherAfterAPartOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	dir := runDir(t)
@@ -205,7 +206,8 @@ func answers(t *testing.T, dir string, connections ...[]string) (asked *atomic.I
 	return asked
 }
 
-// TestAgentKeepsNoConnectionThatTookTooLong: the answer that is late would be taken for the next one.
+// TestAgentKeepsNoConnectionThatTookTooLong: the answer that is late would be taken for the next
+// one.
 func TestAgentKeepsNoConnectionThatTookTooLong(t *testing.T) {
 	t.Parallel()
 	dir := runDir(t)

@@ -180,7 +180,7 @@ func TestAgentIsTold(t *testing.T) {
 	}
 }
 
-// TestAgentBecomesRight has an agent whose view of the cluster lags behind.
+// TestAgentBecomesRight has an agent whose view of the cluster is out of date.
 func TestAgentBecomesRight(t *testing.T) {
 	t.Parallel()
 	for name, lag := range map[string]func(d *daemon){

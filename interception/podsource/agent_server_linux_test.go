@@ -111,7 +111,8 @@ func TestServerThatOffersLess(t *testing.T) {
 	wantFailure(t, err, podsource.ErrProtocol, `node agent speaks another version of the protocol (unix:`)
 }
 
-// TestInstances: each answer of either server names the agent, also one that the agent has no such path.
+// TestInstances: each answer of either server names the agent, also one that the agent has no such
+// path.
 func TestInstances(t *testing.T) {
 	t.Parallel()
 	dir := runDir(t)
@@ -241,7 +242,7 @@ func TestServerTakesNoEndlessHeader(t *testing.T) {
 	go func() {
 		_, _ = io.WriteString(connection, "GET /v1/status HTTP/1.1\r\nHost: agent\r\nX: "+strings.Repeat("x", 64<<10))
 	}()
-	answer, _ := io.ReadAll(connection) // the connection may be reset behind the answer
+	answer, _ := io.ReadAll(connection) // the connection may be reset after the answer
 	if !strings.HasPrefix(string(answer), "HTTP/1.1 431") {
 		t.Errorf("got %q", answer)
 	}

@@ -9,21 +9,23 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// CapabilityPodAnnotations is the capability by which a plugin's entry asks the container runtime for the annotations of pods. containerd
-// and CRI-O know it; others, and older ones, pass it over.
+// CapabilityPodAnnotations is the capability by which a plugin's entry asks the container runtime
+// for the annotations of pods. containerd and CRI-O know it; others, and older ones, pass it over.
 const CapabilityPodAnnotations = "io.kubernetes.cri.pod-annotations"
 
-// RuntimeConfig is what a container runtime passes to a plugin in its configuration, under "runtimeConfig", for the capabilities that
-// the plugin declares (https://www.cni.dev/docs/conventions/).
+// RuntimeConfig is what a container runtime passes to a plugin in its configuration, under
+// "runtimeConfig", for the capabilities that the plugin declares
+// (https://www.cni.dev/docs/conventions/).
 type RuntimeConfig struct {
-	// PodAnnotations are all annotations of the pod, for [CapabilityPodAnnotations]. They are nil when the runtime passes none: the pod may
-	// have some then.
+	// PodAnnotations are all annotations of the pod, for [CapabilityPodAnnotations]. They are nil when
+	// the runtime passes none: the pod may have some then.
 	PodAnnotations map[string]string `json:"io.kubernetes.cri.pod-annotations"`
 }
 
-// Annotations is a source that asks no other program: what it knows of the pod is what the container runtime passed along. For a mesh that
-// reads nothing else of a pod that is an answer (package sidecar's Dialect.AnnotationsSuffice tells). For any other it is an
-// [ErrIncomplete], and the annotations may still tell that the pod is outside of the mesh (Mesh.ByAnnotations).
+// Annotations is a source that asks no other program: what it knows of the pod is what the
+// container runtime passed along. For a mesh that reads nothing else of a pod that is an answer
+// (package sidecar's Dialect.AnnotationsSuffice tells). For any other it is an [ErrIncomplete], and
+// the annotations may still tell that the pod is outside of the mesh (Mesh.ByAnnotations).
 type Annotations struct {
 	// Values are the pod's annotations, as in [RuntimeConfig]; nil when the runtime passed none.
 	Values map[string]string

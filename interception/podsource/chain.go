@@ -24,10 +24,10 @@ type Chain struct {
 type Link struct {
 	// Name names the source in results and errors, such as "agent".
 	Name string
-	// Source is asked once; it is its own affair to try again within its time.
+	// Source is asked once; the source itself may try again within its time.
 	Source Source
-	// Timeout is how long it takes at most. When 0, the sources that are left share alike in what is left of the chain's time, so that
-	// one that hangs leaves some for those behind it.
+	// Timeout is how long it takes at most. When 0, the sources that are left share alike in what is
+	// left of the chain's time, so that one that hangs leaves some for those after it.
 	Timeout time.Duration
 }
 
@@ -41,8 +41,8 @@ type Answer struct {
 	Failures []LinkError
 }
 
-// Ask asks for the pod that ref names. The error is a [*ChainError]. Sources have to mind their context, which ends with
-// their time: nothing but that ends them.
+// Ask asks for the pod that ref names. The error is a [*ChainError]. Sources have to mind their
+// context, which ends with their time: nothing but that ends them.
 func (c Chain) Ask(ctx context.Context, ref Ref) (Answer, error) {
 	ctx, cancel := withTimeout(ctx, orDefault(c.Timeout, defaultTimeout), "for all sources")
 	defer cancel()
@@ -92,7 +92,8 @@ type LinkError struct {
 	Err error
 }
 
-// Error is what the source said; where that isn't an [*Error], which names it, the name goes before.
+// Error is what the source said; where that isn't an [*Error], which names it, the name goes
+// before.
 func (e LinkError) Error() string {
 	var failure *Error
 	if errors.As(e.Err, &failure) {

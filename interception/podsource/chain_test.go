@@ -172,7 +172,8 @@ func TestAnnotations(t *testing.T) {
 	wantFailure(t, err, podsource.ErrIncomplete, "it passed none")
 }
 
-// What a program forgot to give is said as that, and nobody in the working directory is asked in its place.
+// What a program forgot to give is said as that, and no file of the working directory is taken in
+// its place.
 func TestSourcesThatAreNotGiven(t *testing.T) {
 	t.Parallel()
 	_, err := podsource.Chain{Links: []podsource.Link{{Name: "agent"}}}.Ask(t.Context(), web)

@@ -65,8 +65,8 @@ func handshake(ctx context.Context, raw net.Conn, config *tls.Config) (net.Conn,
 	return secure, nil
 }
 
-// readKubeconfig makes the connection that the current context of a kubeconfig describes. Its errors
-// quote no values, because any value may be a secret in the wrong place.
+// readKubeconfig makes the connection that the current context of a kubeconfig describes. Its
+// errors quote no values, because any value may be a secret in the wrong place.
 func readKubeconfig(path string) (connection, error) {
 	data, err := readFile(path)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// A request in the documentation: curl's options, in the order in which they are used there, and the answer in the lines behind.
+// A request in the documentation: curl's options, in the order in which they are used there, and
+// the answer in the lines after it.
 var documented = regexp.MustCompile("(?m)^\\$ curl -s --unix-socket /var/run/istio-cni/agent\\.sock '?(\\S+?)'?(?: -d '(.*)')?\n((?:[^`$].*\n)*)```$")
 
 // TestDocumentedRequests sends what docs/agent-socket.md shows, and must get what it shows.

@@ -18,21 +18,24 @@ const (
 
 // What an [*Error] is about, to be told apart with errors.Is.
 var (
-	// ErrRef means that the pod is not named in a form that a pod's name can have. Nobody was asked.
+	// ErrRef means that the pod is not named in a form that a pod's name can have. No server was
+	// asked.
 	ErrRef = errors.New("not a pod's name")
-	// ErrKubeconfig means that the kubeconfig is missing (then the error also is fs.ErrNotExist), unreadable, or not understood, or
-	// that no request can name its server. Nobody was asked.
+	// ErrKubeconfig means that the kubeconfig is missing (then the error also is fs.ErrNotExist),
+	// unreadable, or not understood, or that no request can name its server. No server was asked.
 	ErrKubeconfig = errors.New("kubeconfig cannot be used")
 	// ErrUnreachable means that no connection could be made, or that it broke.
 	ErrUnreachable = errors.New("cannot be reached")
-	// ErrUntrusted means that the API server's certificate isn't signed by the CA of the kubeconfig, or is for another name or time, or
-	// that whoever listens on the agent's socket is another user (a [*PeerError]).
+	// ErrUntrusted means that the API server's certificate isn't signed by the CA of the kubeconfig,
+	// or is for another name or time, or that the program that listens on the agent's socket is
+	// another user's (a [*PeerError]).
 	ErrUntrusted = errors.New("is not trusted")
 	// ErrTimeout means that the answer did not come in time.
 	ErrTimeout = errors.New("did not answer in time")
 	// ErrUnauthorized means status 401: the credential is expired, revoked or of another cluster.
 	ErrUnauthorized = errors.New("does not accept the credential")
-	// ErrForbidden means status 403: the credential is good, and may not get pods; or the agent doesn't talk to this user.
+	// ErrForbidden means status 403: the credential is good, and may not get pods; or the agent
+	// doesn't talk to this user.
 	ErrForbidden = errors.New("forbids it")
 	// ErrNotFound means status 404: there is no such pod.
 	ErrNotFound = errors.New("knows no such pod")
@@ -46,13 +49,16 @@ var (
 	ErrTooLarge = errors.New("gave an answer that is too large")
 	// ErrStalePod means that there is a pod of that name, with another UID.
 	ErrStalePod = errors.New("knows another pod of that name")
-	// ErrNotReady means that the agent does not know the pods of its node yet. Asking again soon is of no use.
+	// ErrNotReady means that the agent does not know the pods of its node yet. Asking again soon is of
+	// no use.
 	ErrNotReady = errors.New("is not ready to tell yet")
-	// ErrProtocol means that the agent doesn't offer this, in any version of the protocol that is known here: it is older or newer.
+	// ErrProtocol means that the agent doesn't offer this, in any version of the protocol that is
+	// known here: it is older or newer.
 	ErrProtocol = errors.New("speaks another version of the protocol")
 	// ErrRequest means that the agent doesn't take the request: it is too large or malformed.
 	ErrRequest = errors.New("does not take the request")
-	// ErrIncomplete means that the source knows something of the pod, and not all that it takes to decide. Nobody was asked.
+	// ErrIncomplete means that the source knows something of the pod, and not all that it takes to
+	// decide. No server was asked.
 	ErrIncomplete = errors.New("do not say enough")
 )
 
@@ -64,9 +70,11 @@ type Error struct {
 	Source string
 	// Pod is the pod that was asked for; zero where it wasn't about one.
 	Pod Ref
-	// Kubeconfig is the path of the file that said whom to ask; empty for other sources than the API server.
+	// Kubeconfig is the path of the file that said whom to ask; empty for other sources than the API
+	// server.
 	Kubeconfig string
-	// Server is the URL of the server, or "unix:" and the path of the socket; empty when nobody was asked.
+	// Server is the URL of the server, or "unix:" and the path of the socket; empty when no server was
+	// asked.
 	Server string
 	// Cause is what was found, or answered; nil when Kind says it all. It holds no credential.
 	Cause error

@@ -44,15 +44,17 @@ func newRequest(ctx context.Context, method, url, userAgent string, body []byte)
 	return request, nil
 }
 
-// encoded is the text of a request, as one of its methods writes it. The error is about the request, and not about the connection.
+// encoded is the text of a request, as one of its methods writes it. The error is about the
+// request, and not about the connection.
 func encoded(write func(io.Writer) error) ([]byte, error) {
 	var text bytes.Buffer
 	err := write(&text)
 	return text.Bytes(), err
 }
 
-// do makes one request, of which text is the encoding, all in this goroutine. An [http.Transport] starts three more for it, which costs a
-// process that lives for some milliseconds more CPU time than its budget allows.
+// do makes one request, of which text is the encoding, all in this goroutine. An [http.Transport]
+// starts three more for it, which costs a process that lives for some milliseconds more CPU time
+// than its budget allows.
 func (x exchange) do(request *http.Request, text []byte) (status int, answer []byte, failure *Error) {
 	ctx := request.Context()
 	if w := x.kept.take(); w != nil {
@@ -102,7 +104,7 @@ func endWith(ctx context.Context, connection net.Conn) (release func() bool) {
 // hangUp doesn't ask what became of the connection: all that was wanted has been read.
 func hangUp(connection net.Conn) {
 	if secure, ok := connection.(*tls.Conn); ok {
-		connection = secure.NetConn() // no farewell, which nobody waits for
+		connection = secure.NetConn() // no farewell, which no process waits for
 	}
 	_ = connection.Close()
 }
@@ -126,8 +128,8 @@ func transportFailure(ctx context.Context, err error) *Error {
 	}
 }
 
-// quote makes text of an answer fit for an error: without the credential, which servers have been seen to repeat, and as
-// [protocol.Quoted].
+// quote makes text of an answer fit for an error: without the credential, which servers have been
+// seen to repeat, and as [protocol.Quoted].
 func (x exchange) quote(text string) string {
 	if x.secret != "" {
 		text = strings.ReplaceAll(text, x.secret, "(credential)")

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestKubeconfigOfOthers: a kubeconfig that somebody else could have written, and so could name an API server of theirs, is not used.
+// TestKubeconfigOfOthers: a kubeconfig that another user could have written, who could name an API
+// server of theirs, is not used.
 func TestKubeconfigOfOthers(t *testing.T) {
 	t.Parallel()
 	for want, mode := range map[string]fs.FileMode{"": 0o644, "other users may write to it: forbid that (chmod go-w)": 0o602, "-rw--w----": 0o620} {
@@ -29,7 +30,7 @@ func TestKubeconfigOfOthers(t *testing.T) {
 	}
 }
 
-// TestKubeconfigThatIsAPipe: nobody is waited for at the other end.
+// TestKubeconfigThatIsAPipe: the plugin doesn't wait for the other end.
 func TestKubeconfigThatIsAPipe(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "kubeconfig")

@@ -16,7 +16,8 @@ import (
 	"github.com/meshcni/meshcni/internal/spool"
 )
 
-// ParseLogLine reads a line that [slog.JSONHandler] wrote. All values but the usual three become attributes.
+// ParseLogLine reads a line that [slog.JSONHandler] wrote. All values but the usual three become
+// attributes.
 func ParseLogLine(line []byte) (LogEntry, error) {
 	var fields map[string]any
 	if err := json.Unmarshal(line, &fields); err != nil {

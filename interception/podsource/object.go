@@ -53,8 +53,9 @@ type securityContext struct {
 	RunAsGroup *int64 `json:"runAsGroup"`
 }
 
-// ParsePod reads one Pod object, version v1, in the JSON that the API server writes ("kubectl get pod NAME -o json"), for programs that
-// have it from elsewhere. Without a namespace it is "default"'s, as for kubectl. The error says what else it is than such a Pod.
+// ParsePod reads one Pod object, version v1, in the JSON that the API server writes ("kubectl get
+// pod NAME -o json"), for programs that have it from elsewhere. Without a namespace it is
+// "default"'s, as for kubectl. The error says what else it is than such a Pod.
 func ParsePod(text []byte) (interception.Pod, error) {
 	var o object
 	if err := json.Unmarshal(text, &o); err != nil {
@@ -69,7 +70,8 @@ func ParsePod(text []byte) (interception.Pod, error) {
 	return o.pod(), nil
 }
 
-// podFrom reads the answer to a request for the pod. Whatever it repeats of the answer goes through quote.
+// podFrom reads the answer to a request for the pod. Whatever it repeats of the answer goes through
+// quote.
 func podFrom(answer []byte, ref Ref, quote func(string) string) (interception.Pod, *Error) {
 	refuse := func(kind error, format string, args ...any) (interception.Pod, *Error) {
 		return interception.Pod{}, &Error{Kind: kind, Cause: fmt.Errorf(format, args...)}
@@ -127,7 +129,8 @@ func (s *securityContext) ids() (user, group *int64) {
 	return s.RunAsUser, s.RunAsGroup
 }
 
-// PodSpec is what matters here of a Pod object's spec, for programs that decode the objects themselves, such as informers.
+// PodSpec is what matters here of a Pod object's spec, for programs that decode the objects
+// themselves, such as informers.
 type PodSpec struct{ spec }
 
 // Pod is the pod with that spec and these metadata.

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// nonBlocking opens a pipe that nobody writes to, too.
+// nonBlocking also opens a pipe that no process writes to.
 const nonBlocking = syscall.O_NONBLOCK
 
 // trustedOwner says whether a file belongs to root or to this process's user.

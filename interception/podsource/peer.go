@@ -19,8 +19,9 @@ func (e *PeerError) Error() string {
 	return fmt.Sprintf("the process at the other end is of user %d, and not of root or user %d", e.UID, os.Geteuid())
 }
 
-// CheckPeer lets pass a unix socket's other end that is of root, or of the user of this process: who is either may do all that this process
-// may. Others are a [*PeerError]. It asks the kernel who it was that connected, or began to listen (SO_PEERCRED, unix(7)).
+// CheckPeer lets pass a unix socket's other end that is of root, or of the user of this process:
+// who is either may do all that this process may. Others are a [*PeerError]. It asks the kernel who
+// it was that connected, or began to listen (SO_PEERCRED, unix(7)).
 func CheckPeer(connection net.Conn) error {
 	uid, err := peerUID(connection)
 	if err != nil {

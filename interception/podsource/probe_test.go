@@ -45,7 +45,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// Another mesh's plugin has its own name in the API server's log, and no way to write a second line of the header.
+// Another mesh's plugin has its own name in the API server's log, and no way to write a second line
+// of the header.
 func TestUserAgent(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{"": "meshcni", "linkmesh-cni/1.2": "linkmesh-cni/1.2", "a\r\nX: b": ""} {

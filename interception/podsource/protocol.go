@@ -22,7 +22,8 @@ type LogEntry struct {
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
-// Result is what one command of a plugin came to, for the agent's journal and metrics. All but Time and Command may be empty.
+// Result is what one command of a plugin came to, for the agent's journal and metrics. All but Time
+// and Command may be empty.
 type Result struct {
 	// Time is when the command began.
 	Time time.Time `json:"time"`
@@ -34,7 +35,8 @@ type Result struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 	UID       string `json:"uid,omitempty"`
-	// Captured, Reason and Detail are what was decided about the pod; Reason is empty when nothing was.
+	// Captured, Reason and Detail are what was decided about the pod; Reason is empty when nothing
+	// was.
 	Captured bool   `json:"captured"`
 	Reason   string `json:"reason,omitempty"`
 	Detail   string `json:"detail,omitempty"`
@@ -81,7 +83,8 @@ type AgentStatus struct {
 type ServerStatus struct {
 	// Age is for how many seconds it has said nothing.
 	Age float64 `json:"age"`
-	// Failure is the kind of what has failed last since then, in a word, and Failures how often something has.
+	// Failure is the kind of what has failed last since then, in a word, and Failures how often
+	// something has.
 	Failure  string `json:"failure,omitempty"`
 	Failures int    `json:"failures,omitempty"`
 }

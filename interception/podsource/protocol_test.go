@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestFormOfRequests holds every byte of what goes over the agent's socket: plugin and agent may be of different versions.
+// TestFormOfRequests holds every byte of what goes over the agent's socket: plugin and agent may be
+// of different versions.
 func TestFormOfRequests(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 5000, time.UTC)

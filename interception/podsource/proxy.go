@@ -11,7 +11,8 @@ import (
 	"net/url"
 )
 
-// forwards says whether a proxy is to pass the request on, as it does with plain HTTP. To a server with TLS it makes a tunnel.
+// forwards says whether a proxy is to pass the request on, as it does with plain HTTP. To a server
+// with TLS it makes a tunnel.
 func (c connection) forwards() bool { return c.proxy != nil && c.server.Scheme == "http" }
 
 // authorize gives the proxy its credential, if its URL has one.

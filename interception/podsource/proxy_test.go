@@ -17,7 +17,8 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// proxyFor serves as a proxy, with TLS or without, to whoever has the credential, and counts requests.
+// proxyFor serves as a proxy, with TLS or without, to every client that has the credential, and
+// counts requests.
 func proxyFor(t *testing.T, credential string, serve http.HandlerFunc) (server *httptest.Server, calls *atomic.Int32) {
 	t.Helper()
 	calls = new(atomic.Int32)
@@ -33,8 +34,8 @@ func proxyFor(t *testing.T, credential string, serve http.HandlerFunc) (server *
 	return server, calls
 }
 
-// behind is a kubeconfig with a proxy.
-func behind(proxy, document string) string {
+// proxied is a kubeconfig with a proxy.
+func proxied(proxy, document string) string {
 	return strings.Replace(document, "    server:", "    proxy-url: "+proxy+"\n    server:", 1)
 }
 
@@ -69,7 +70,7 @@ func TestServerBehindAPathAndAProxy(t *testing.T) {
 			test.start(proxy)
 			at := strings.Replace(proxy.URL, "://", "://"+test.user, 1)
 			source := sourceFor(t, server)
-			source.Kubeconfig = writeFile(t, behind(at, kubeconfig(server.URL+"/k8s/clusters/c-1", server, "token: "+token)))
+			source.Kubeconfig = writeFile(t, proxied(at, kubeconfig(server.URL+"/k8s/clusters/c-1", server, "token: "+token)))
 			if _, err := source.Pod(t.Context(), web); err != nil {
 				t.Error(err)
 			}
@@ -103,7 +104,7 @@ func TestServerOfPlainHTTPBehindAProxy(t *testing.T) {
 	})
 	proxy.Start()
 	source := podsource.APIServer{
-		Kubeconfig: writeFile(t, behind(strings.Replace(proxy.URL, "://", "://me@", 1), kubeconfig(server.URL, nil, "token: "+token))),
+		Kubeconfig: writeFile(t, proxied(strings.Replace(proxy.URL, "://", "://me@", 1), kubeconfig(server.URL, nil, "token: "+token))),
 	}
 	if _, err := source.Pod(t.Context(), web); err != nil || calls.Load() != 1 {
 		t.Errorf("%d requests, %v", calls.Load(), err)
@@ -126,10 +127,10 @@ func TestProxyThatFails(t *testing.T) {
 		kind     error
 		want     string
 	}{
-		"refuses":        {behind(refusing.URL, kubeconfig(server.URL, server, "token: "+token)), podsource.ErrUnreachable, "the proxy answers with status 407"},
-		"sends more":     {behind(talking.URL, kubeconfig(server.URL, server, "token: "+token)), podsource.ErrUnreachable, "the proxy sends more than its answer"},
-		"is not there":   {behind("http://127.0.0.1:1", kubeconfig(server.URL, server, "token: "+token)), podsource.ErrUnreachable, "connection refused"},
-		"is not trusted": {strings.Replace(behind(other.URL, kubeconfig(server.URL, nil, "token: "+token)), "insecure-skip-tls-verify: true", "", 1), podsource.ErrUntrusted, "unknown authority"},
+		"refuses":        {proxied(refusing.URL, kubeconfig(server.URL, server, "token: "+token)), podsource.ErrUnreachable, "the proxy answers with status 407"},
+		"sends more":     {proxied(talking.URL, kubeconfig(server.URL, server, "token: "+token)), podsource.ErrUnreachable, "the proxy sends more than its answer"},
+		"is not there":   {proxied("http://127.0.0.1:1", kubeconfig(server.URL, server, "token: "+token)), podsource.ErrUnreachable, "connection refused"},
+		"is not trusted": {strings.Replace(proxied(other.URL, kubeconfig(server.URL, nil, "token: "+token)), "insecure-skip-tls-verify: true", "", 1), podsource.ErrUntrusted, "unknown authority"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -141,12 +142,13 @@ func TestProxyThatFails(t *testing.T) {
 	}
 }
 
-// TestServerThatNoRequestCanName has a server's URL of which net/http makes no request: nothing is sent, waited for or tried again.
+// TestServerThatNoRequestCanName has a server's URL of which net/http makes no request: nothing is
+// sent, waited for or tried again.
 func TestServerThatNoRequestCanName(t *testing.T) {
 	t.Parallel()
 	proxy, calls := proxyFor(t, "", func(http.ResponseWriter, *http.Request) {})
 	proxy.Start()
-	source := podsource.APIServer{Kubeconfig: writeFile(t, behind(proxy.URL, kubeconfig(`http://a"b`, nil, "token: "+token)))}
+	source := podsource.APIServer{Kubeconfig: writeFile(t, proxied(proxy.URL, kubeconfig(`http://a"b`, nil, "token: "+token)))}
 	_, err := source.Pod(t.Context(), web)
 	failure := wantFailure(t, err, podsource.ErrKubeconfig, "the cluster's server: http: invalid Host header; the node agent writes it")
 	if failure.Attempts != 1 || calls.Load() != 0 {

@@ -10,30 +10,32 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Ref names the pod that is asked for. A container runtime passes its parts to a CNI plugin as K8S_POD_NAMESPACE, K8S_POD_NAME
-// and K8S_POD_UID.
+// Ref names the pod that is asked for. A container runtime passes its parts to a CNI plugin as
+// K8S_POD_NAMESPACE, K8S_POD_NAME and K8S_POD_UID.
 type Ref struct {
 	// Namespace and Name are needed.
 	Namespace, Name string
-	// UID tells the pod from others that had or will have its name. It isn't compared when empty. For a static pod it is the one that its
-	// mirror has in the annotation kubernetes.io/config.mirror.
+	// UID tells the pod from others that had or will have its name. It isn't compared when empty. For
+	// a static pod it is the one that its mirror has in the annotation kubernetes.io/config.mirror.
 	UID string
 }
 
 // String is "namespace/name".
 func (r Ref) String() string { return r.Namespace + "/" + r.Name }
 
-// mirrorAnnotation holds the UID that the kubelet and the runtime know a static pod by. The API server only has its mirror, which has
-// another one. See https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror.
+// mirrorAnnotation holds the UID that the kubelet and the runtime know a static pod by. The API
+// server only has its mirror, which has another one. See
+// https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror.
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
-// Is compares the UID with those of a pod: its own, and that of the static pod that it mirrors, which is an annotation. A Ref without a UID
-// is any pod of its name.
+// Is compares the UID with those of a pod: its own, and that of the static pod that it mirrors,
+// which is an annotation. A Ref without a UID is any pod of its name.
 func (r Ref) Is(uid string, annotations map[string]string) bool {
 	return r.UID == "" || uid == r.UID || annotations[mirrorAnnotation] == r.UID
 }
 
-// Validate refuses what is no name of a namespace or a pod. In the path of a URL a slash in it would ask for another object.
+// Validate refuses what is no name of a namespace or a pod. In the path of a URL a slash in it
+// would ask for another object.
 func (r Ref) Validate() error {
 	return errors.Join(validateName("namespace", r.Namespace), validateName("name", r.Name))
 }
@@ -41,7 +43,8 @@ func (r Ref) Validate() error {
 // maxName is the longest name of a Kubernetes object.
 const maxName = 253
 
-// validateName takes the characters of DNS subdomains (RFC 1123), which is what namespaces and pods are named with.
+// validateName takes the characters of DNS subdomains (RFC 1123), which is what namespaces and pods
+// are named with.
 func validateName(what, name string) error {
 	if name == "" || len(name) > maxName {
 		return fmt.Errorf("the pod's %s has %d characters, and may have 1 to %d", what, len(name), maxName)
@@ -58,8 +61,8 @@ func validateName(what, name string) error {
 	return nil
 }
 
-// Source knows pods. An error that is [ErrNotFound], [ErrStalePod], [ErrRef] or [ErrNotReady] (errors.Is) says so, any other means that the
-// source cannot tell now.
+// Source knows pods. An error that is [ErrNotFound], [ErrStalePod], [ErrRef] or [ErrNotReady]
+// (errors.Is) says so, any other means that the source cannot tell now.
 type Source interface {
 	Pod(ctx context.Context, ref Ref) (interception.Pod, error)
 }

@@ -38,7 +38,8 @@ func TestEachRequestStandsAlone(t *testing.T) {
 	}
 }
 
-// TestAnswersAreNotQuoted has servers repeat the credential, or a part of it, where no HTTP can be read.
+// TestAnswersAreNotQuoted has servers repeat the credential, or a part of it, where no HTTP can be
+// read.
 func TestAnswersAreNotQuoted(t *testing.T) {
 	t.Parallel()
 	const ok, credential = "HTTP/1.1 200 OK\r\n", `begin"of\token-middle-of-token-end`
@@ -123,7 +124,8 @@ func TestChunksWithoutEnd(t *testing.T) {
 	wantFailure(t, err, podsource.ErrTooLarge, "more than 8388608 bytes")
 }
 
-// TestLengthThatIsTooLarge has servers that announce a large answer and send nothing of it: it is neither waited for nor asked for again.
+// TestLengthThatIsTooLarge has servers that announce a large answer and send nothing of it: it is
+// neither waited for nor asked for again.
 func TestLengthThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	const header = "HTTP/1.1 200 OK\r\nContent-Length: 8388609\r\n\r\n"
@@ -139,7 +141,8 @@ func TestLengthThatIsTooLarge(t *testing.T) {
 	}
 }
 
-// TestServerThatSwitchesProtocols has a server that keeps the connection open until the other side closes it.
+// TestServerThatSwitchesProtocols has a server that keeps the connection open until the other side
+// closes it.
 func TestServerThatSwitchesProtocols(t *testing.T) {
 	t.Parallel()
 	closed := make(chan struct{})

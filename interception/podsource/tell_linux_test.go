@@ -60,7 +60,8 @@ func TestAgentIsToldAllAtOnce(t *testing.T) {
 	}
 }
 
-// TestAgentIsToldWithOneRequest counts, and has an agent that is older: it doesn't know that lines may come with results.
+// TestAgentIsToldWithOneRequest counts, and has an agent that is older: it doesn't know that lines
+// may come with results.
 func TestAgentIsToldWithOneRequest(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -13,7 +13,8 @@ import (
 	"net/http"
 )
 
-// wire is a connection to a server that speaks HTTP/1. Its errors quote nothing that the server sent, which may be a part of the request.
+// wire is a connection to a server that speaks HTTP/1. Its errors quote nothing that the server
+// sent, which may be a part of the request.
 type wire struct {
 	net.Conn
 
@@ -38,8 +39,8 @@ func (w *wire) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// ask sends the text of a request and reads the header of the answer. It passes over interim answers (1xx), but not 101, which ends the
-// conversation.
+// ask sends the text of a request and reads the header of the answer. It passes over interim
+// answers (1xx), but not 101, which ends the conversation.
 func (w *wire) ask(request *http.Request, text []byte) (*http.Response, error) {
 	w.bound.N = maxHeader
 	_, failed := w.Write(text) // a server that hangs up at once may have said why
@@ -55,7 +56,7 @@ func (w *wire) ask(request *http.Request, text []byte) (*http.Response, error) {
 		case response.StatusCode < http.StatusContinue:
 			return nil, fmt.Errorf("the answer has status %d, which is not one of HTTP", response.StatusCode)
 		case response.StatusCode >= http.StatusOK || response.StatusCode == http.StatusSwitchingProtocols:
-			w.bound.N = math.MaxInt64 // what follows is bounded by whoever reads the body
+			w.bound.N = math.MaxInt64 // what follows is bounded by the caller that reads the body
 			return response, nil
 		}
 	}
@@ -64,7 +65,8 @@ func (w *wire) ask(request *http.Request, text []byte) (*http.Response, error) {
 // answered reports whether anything of an answer came after ask.
 func (w *wire) answered() bool { return w.bound.N != maxHeader }
 
-// reusable reports whether the connection takes another request, now that the body of the response was read.
+// reusable reports whether the connection takes another request, now that the body of the response
+// was read.
 func (w *wire) reusable(response *http.Response) bool {
 	return !response.Close && response.StatusCode >= http.StatusOK && w.reader.Buffered() == 0
 }
@@ -72,7 +74,8 @@ func (w *wire) reusable(response *http.Response) bool {
 // errTooLarge is the error of a body of more than maxAnswer bytes.
 var errTooLarge = fmt.Errorf("more than %d bytes", maxAnswer)
 
-// body reads the body of an answer. Where the header says that it is too large, nothing of it is waited for.
+// body reads the body of an answer. Where the header says that it is too large, nothing of it is
+// waited for.
 func (w *wire) body(response *http.Response) ([]byte, error) {
 	if response.ContentLength > maxAnswer {
 		return nil, errTooLarge
@@ -87,7 +90,8 @@ func (w *wire) body(response *http.Response) ([]byte, error) {
 	return body, nil
 }
 
-// unquoted is an error of net/http about a part of an answer without what was read: net/http quotes lines that it does not understand.
+// unquoted is an error of net/http about a part of an answer without what was read: net/http quotes
+// lines that it does not understand.
 func (w *wire) unquoted(part string, err error) error {
 	switch {
 	case w.failure != nil:

@@ -18,7 +18,7 @@ import (
 type requestError struct {
 	status  int
 	refusal protocol.Refusal
-	err     error // for the agent's own log; nil when it is the client's affair alone
+	err     error // for the agent's own log; nil when the client alone is to blame
 }
 
 func refuse(status int, reason protocol.Reason, message string) *requestError {

@@ -22,13 +22,14 @@ import (
 // maxSocketPath is what the kernel has place for (unix(7)), the final 0 aside.
 const maxSocketPath = 107
 
-// Listen makes the socket [podsource.AgentSocket] in the agent's run directory, and listens there, for [Server]. Only its owner may
-// connect (mode 0600), from the first instant.
+// Listen makes the socket [podsource.AgentSocket] in the agent's run directory, and listens there,
+// for [Server]. Only its owner may connect (mode 0600), from the first instant.
 //
-// The directory must exist, belong to root or to this process's user, and be writable for nobody else. A socket that is there already is
-// replaced without an instant in which there is none: a former agent left it, or still listens there and is being relieved. What
-// is there and is no socket stays, and is an error; a symbolic link is never followed. Closing the listener leaves the file, as it may be
-// a later agent's by then.
+// The directory must exist, belong to root or to this process's user, and be writable for no other
+// user. A socket that is there already is replaced without an instant in which there is none: a
+// former agent left it, or still listens there and is being relieved. What is there and is no
+// socket stays, and is an error; a symbolic link is never followed. Closing the listener leaves the
+// file, as it may be a later agent's by then.
 func Listen(ctx context.Context, runDir string) (net.Listener, error) {
 	return listen(ctx, runDir, podsource.AgentSocket)
 }
@@ -60,7 +61,7 @@ func listenOn(ctx context.Context, runDir, path string) (_ net.Listener, err err
 	case info.Mode().Type() != fs.ModeSocket:
 		return nil, fmt.Errorf("there is something other than a socket (%s): remove it", info.Mode())
 	}
-	// The name is as long as the final one, and nobody can guess it to be there first.
+	// The name is as long as the final one, and no program can guess it to be there first.
 	name := filepath.Join(runDir, fmt.Sprintf(".%09d", rand.N(1_000_000_000)))
 	if len(name) > maxSocketPath {
 		return nil, fmt.Errorf("its path has %d bytes, and may have %d: use a shorter directory", len(name), maxSocketPath)
@@ -79,7 +80,8 @@ func listenOn(ctx context.Context, runDir, path string) (_ net.Listener, err err
 	return listener, nil
 }
 
-// beforeBind gives the socket the mode that its file will be made with; the umask can only take from it.
+// beforeBind gives the socket the mode that its file will be made with; the umask can only take
+// from it.
 func beforeBind(_, _ string, raw syscall.RawConn) error {
 	var failure error
 	if err := raw.Control(func(fd uintptr) { failure = unix.Fchmod(int(fd), 0o600) }); err != nil {
@@ -88,7 +90,7 @@ func beforeBind(_, _ string, raw syscall.RawConn) error {
 	return failure
 }
 
-// checkRunDir wants nobody else to be able to put another socket in the place of ours.
+// checkRunDir wants no other user to be able to put another socket in the place of ours.
 func checkRunDir(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -30,9 +30,11 @@ type StatusSource interface {
 	Status(ctx context.Context) (podsource.AgentStatus, error)
 }
 
-// Server is the agent's side of the protocol in docs/agent-socket.md. What is nil is not served, and clients are told so.
+// Server is the agent's side of the protocol in docs/agent-socket.md. What is nil is not served,
+// and clients are told so.
 type Server struct {
-	// Pods answers for GET /v1/pods/{namespace}/{name}. The UID that was asked for is compared here, too.
+	// Pods answers for GET /v1/pods/{namespace}/{name}. The UID that was asked for is compared here,
+	// too.
 	Pods podsource.Source
 	// Logs takes what comes by POST /v1/logs.
 	Logs LogSink
@@ -40,19 +42,20 @@ type Server struct {
 	Results ResultSink
 	// Status answers for GET /v1/status.
 	Status StatusSource
-	// OnError, if not nil, is told what no client can be told, or should not be the only one to know: a refused peer, a source or sink
-	// that failed. It is called from several goroutines at once.
+	// OnError, if not nil, is told what no client can be told, or should not be the only one to know:
+	// a refused peer, a source or sink that failed. It is called from several goroutines at once.
 	OnError func(error)
 	// Instance, unless it is empty, is in the header [InstanceHeader] of each answer.
 	Instance string
 }
 
-// Serve answers on the listener, such as [Listen] makes it, until ctx ends; then it waits up to 2 s for requests that are under
-// way, closes the listener and returns nil. It returns earlier, with an error, when the listener fails.
+// Serve answers on the listener, such as [Listen] makes it, until ctx ends; then it waits up to 2 s
+// for requests that are under way, closes the listener and returns nil. It returns earlier, with an
+// error, when the listener fails.
 //
-// Peers are root or this process's user; others are refused. At most 512 connections are open at once; others wait. One
-// without a request is closed after 5 s. A request has at most 8 KiB of header and 1 MiB of body, and
-// 5 s to arrive.
+// Peers are root or this process's user; others are refused. At most 512 connections are open at
+// once; others wait. One without a request is closed after 5 s. A request has at most 8 KiB of
+// header and 1 MiB of body, and 5 s to arrive.
 func (s Server) Serve(ctx context.Context, listener net.Listener) error {
 	return socketServer{s.handler(), s.report, s.Instance}.serve(ctx, listener)
 }

@@ -27,7 +27,8 @@ const (
 	shutDownWithin   = 2 * time.Second
 )
 
-// InstanceHeader is the header by which a client tells one agent from the next that listens in the same place.
+// InstanceHeader is the header by which a client tells one agent from the next that listens in the
+// same place.
 const InstanceHeader = "Agent-Instance"
 
 // errTooLong is the cause when the time for a request is over.
