@@ -45,6 +45,7 @@ test-pure: ## the tests of the pure packages: needs Go alone, on any operating s
 lint: ## the linters of .ci/tools, go vet among them; built from source the first time
 	@.ci/prerequisites shellcheck
 	shellcheck $(SCRIPTS)
+	go run -C .ci/tools ./words $(CURDIR)
 	go mod tidy -diff
 	go mod tidy -C .ci/tools -diff
 	go mod tidy -C examples/e2e -diff

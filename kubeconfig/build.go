@@ -119,9 +119,9 @@ func scalar(s string) string {
 	return strconv.Quote(s)
 }
 
-// isPlain reports whether a text needs no quotes: it starts with a letter, so that it is not a number,
-// date, indicator or special float; the other characters have no meaning in YAML; a colon precedes
-// such a character; and the text is not a word for a boolean or null.
+// isPlain reports whether a text needs no quotes: it starts with a letter, so that it is not a
+// number, date, indicator or special float; the other characters have no meaning in YAML; a colon
+// precedes such a character; and the text is not a word for a boolean or null.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		c := s[i]

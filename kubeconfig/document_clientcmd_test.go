@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// FuzzDocument compares the reader with client-go's: client-go accepts what we accept, and reads the
-// same from it.
+// FuzzDocument compares the reader with client-go's: client-go accepts what we accept, and reads
+// the same from it.
 func FuzzDocument(f *testing.F) {
 	f.Add("current-context: c\ncontexts:\n- name: c\n  context:\n    cluster: k\n    user: u\nclusters:\n- name: k\n  cluster:\n" +
 		"    server: https://10.96.0.1:443\nusers:\n- name: u\n  user:\n    token: the-token\n")

@@ -140,7 +140,7 @@ func (d *decision) types(file string) []string {
 	if f == nil {
 		return nil
 	}
-	list := path.Ext(file) == listExtension || d.dir.isLink(d.plan.Primary) && d.dir.behind(d.plan.Primary) == file
+	list := path.Ext(file) == listExtension || d.dir.isLink(d.plan.Primary) && d.dir.target(d.plan.Primary) == file
 	network, err := conflist.LoadNetwork(f.Data, list)
 	if err != nil {
 		return nil

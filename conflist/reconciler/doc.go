@@ -33,8 +33,8 @@
 //   - At every instant the directory has a complete, valid configuration. While the plugin moves
 //     from one place to another, or its entry changes, the configuration that a runtime loads has
 //     it.
-//   - What other programs undo is restored, and the plan names the program, as far as the files show
-//     it.
+//   - What other programs undo is restored, and the plan names the program, as far as the files
+//     show it.
 //   - If a crash or a power cut interrupts a change, the next process finishes or undoes it.
 //   - Remove restores the directory byte for byte, with owners and permission bits, except for what
 //     another program has changed since.

@@ -44,7 +44,7 @@ func (d *decision) dropIn() error {
 	}
 	d.plan.Status = d.status(doc)
 	d.keep(place, data, before...)
-	if _, recorded := d.claim.place(d.dir.behind(name)); !recorded {
+	if _, recorded := d.claim.place(d.dir.target(name)); !recorded {
 		d.removeInlined(name, doc)
 	}
 	return d.preempted(name)
@@ -52,7 +52,7 @@ func (d *decision) dropIn() error {
 
 // dropInNetwork returns the network that a drop-in would be for, or why it is impossible.
 func (d *decision) dropInNetwork(name string, doc []byte) (network conflist.Network, reason string) {
-	if place, ok := d.claim.place(d.dir.behind(name)); path.Ext(name) != listExtension || ok && place.Lifted != nil {
+	if place, ok := d.claim.place(d.dir.target(name)); path.Ext(name) != listExtension || ok && place.Lifted != nil {
 		return network, "it is a single configuration, and only a .conflist has a directory of plugins"
 	}
 	network, err := conflist.LoadNetwork(doc, true)
@@ -72,6 +72,6 @@ func (d *decision) dropInNetwork(name string, doc []byte) (network conflist.Netw
 func (d *decision) removeInlined(name string, doc []byte) {
 	edit, err := conflist.Remove(doc, d.want.Plugin.Type)
 	if err == nil && edit.Changed {
-		d.rewrite(step{file: d.dir.behind(name), data: edit.Out, expect: doc, why: "the plugin is called once, from the drop-in"})
+		d.rewrite(step{file: d.dir.target(name), data: edit.Out, expect: doc, why: "the plugin is called once, from the drop-in"})
 	}
 }

@@ -362,7 +362,8 @@ func TestSeesWhatALinkLeadsTo(t *testing.T) {
 	n.want("after the uninstall", before)
 }
 
-// TestCopiesWhatALinkLeadsTo checks that our own list follows the target, which another agent writes.
+// TestCopiesWhatALinkLeadsTo checks that our own list follows the target, which another agent
+// writes.
 func TestCopiesWhatALinkLeadsTo(t *testing.T) {
 	t.Parallel()
 	n := newLinkedNode(t, reconciler.Owned)

@@ -76,8 +76,8 @@ func (s Snapshot) content(name string) *File {
 	return &f
 }
 
-// behind returns the file with the content of a name: the target of a link, or the file itself.
-func (s Snapshot) behind(name string) string {
+// target returns the file with the content of a name: the target of a link, or the file itself.
+func (s Snapshot) target(name string) string {
 	return cmp.Or(s[name].Target, name)
 }
 
@@ -85,7 +85,7 @@ func (s Snapshot) behind(name string) string {
 func (s Snapshot) files() []string {
 	files := s.names()
 	for _, name := range files {
-		files = append(files, s.behind(name))
+		files = append(files, s.target(name))
 	}
 	slices.Sort(files)
 	return slices.Compact(files)

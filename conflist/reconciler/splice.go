@@ -26,7 +26,7 @@ func (d *decision) splice() error {
 		return refused("add the plugin to %s: %w", name, err)
 	}
 	d.plan.Status = d.status(edit.Out)
-	place := placement{File: d.dir.behind(name), Entry: digest(d.want.Plugin.Body), Original: digest(without.Out)}
+	place := placement{File: d.dir.target(name), Entry: digest(d.want.Plugin.Body), Original: digest(without.Out)}
 	if d.dir.isLink(name) {
 		place.Link = name
 	}
@@ -121,7 +121,8 @@ func (d *decision) inPlaceOf(single, list string, out []byte) ([]byte, error) {
 		return nil, err
 	}
 	if old, _ := d.claim.place(list); d.dir.isLink(list) || old.Lifted == nil && !bytes.Equal(existing.Data, out) {
-		return nil, refused("%s is a single configuration and would become %s, which exists and belongs to another program: remove the one that isn't in use",
+		return nil, refused("%s is a single configuration and would become %s, which exists and belongs to another program: "+
+			"remove the one that isn't in use",
 			single, list)
 	}
 	return existing.Data, nil

@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// podHandler stands in for a Kubernetes API server: it serves one pod and the daemon's own objects to
-// clients with the token, and answers everything else with a Status object.
+// podHandler stands in for a Kubernetes API server: it serves one pod and the daemon's own objects
+// to clients with the token, and answers everything else with a Status object.
 func podHandler(pod podManifest, token string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods/{name}", func(w http.ResponseWriter, r *http.Request) {

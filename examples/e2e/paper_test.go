@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/meshcni/meshcni/examples/internal/istiomesh"
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
+	"github.com/meshcni/meshcni/examples/internal/istiomesh"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/controller"
 )
@@ -109,8 +109,8 @@ func (p *paper) told(pod string) map[string][]string {
 // wire is a connection to the API server that injects faults and records writes.
 type wire struct {
 	inner http.RoundTripper
-	// ahead and behind are the delays of a request and of its answer.
-	ahead, behind time.Duration
+	// ahead and back are the delays of a request and of its answer.
+	ahead, back time.Duration
 	// lost makes the client miss the answers to its writes.
 	lost bool
 	// before is called with each request; nil for nothing.
@@ -151,7 +151,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := pass(r.Context(), w.behind); err != nil {
+	if err := pass(r.Context(), w.back); err != nil {
 		_ = answer.Body.Close()
 		return nil, err
 	}

@@ -200,7 +200,7 @@ func TestRepairSlowServer(t *testing.T) {
 		timeout time.Duration
 		result  controller.Result
 	}{
-		"late": {&wire{ahead: 200 * time.Millisecond, behind: 200 * time.Millisecond}, 0, controller.ResultSuccess},
+		"late": {&wire{ahead: 200 * time.Millisecond, back: 200 * time.Millisecond}, 0, controller.ResultSuccess},
 		// The timeout is long enough for each request to begin.
 		"too late": {&wire{lost: true}, 2 * time.Second, controller.ResultFail},
 	} {

@@ -303,7 +303,7 @@ func TestUsage(t *testing.T) {
 		"-outbound-port 15006":                 {exitUsage, "another one"},
 		"-mode NONE":                           {exitUsage, "NONE"},
 		"-o yaml":                              {exitUsage, "yaml"},
-		"-timeout 0s":                          {exitUsage, "some time"},
+		"-timeout 0s":                          {exitUsage, "above zero"},
 	} {
 		var out bytes.Buffer
 		env := environment{args: strings.Fields(args), stdout: &out, stderr: &out, version: "v9", uid: 7, gid: 8}

@@ -23,7 +23,7 @@
 //
 // # Goals
 //
-// The answer is the kernel's. Choose touches no existing namespace, leaves nothing behind and takes
+// The answer is the kernel's. Choose touches no existing namespace, leaves nothing and takes
 // bounded time. It never mistakes another error (missing privileges, say) for a missing feature.
 //
 // # Non-goals

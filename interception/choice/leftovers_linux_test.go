@@ -200,8 +200,8 @@ func (p predecessor) RemoveRules(ctx context.Context, ns *interception.Netns, ow
 	return p.Dataplane.RemoveRules(ctx, ns, owner)
 }
 
-// TestLeftoversGoLast checks that the new rules are complete when the old ones are removed. If their
-// removal fails, both are in place, the error reports it, and the next Apply continues.
+// TestLeftoversGoLast checks that the new rules are complete when the old ones are removed. If
+// their removal fails, both are in place, the error reports it, and the next Apply continues.
 func TestLeftoversGoLast(t *testing.T) {
 	t.Parallel()
 	for name, plan := range map[string]func(ttl int) *interception.Plan{

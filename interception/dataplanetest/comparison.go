@@ -98,7 +98,7 @@ func (p *Pod) conversation(world trace.World, packet trace.Packet) ([]trace.Outc
 	}
 	all := []trace.Outcome{first}
 	if first.Verdict == trace.Refused && packet.Protocol == interception.ProtocolTCP {
-		reset := first.Answer(trace.Socket{UID: nobody, GID: nobody, Transparent: true})
+		reset := first.Answer(trace.Socket{UID: noOwner, GID: noOwner, Transparent: true})
 		reset.Flags = interception.FlagRST | interception.FlagACK
 		answer, err := trace.Trace(world, reset)
 		return append(all, answer), err
@@ -185,8 +185,8 @@ func linkOf(world trace.World, addr netip.Addr) (interception.Interface, bool) {
 	return "", false
 }
 
-// nobody is the owner of a reset, which no socket sends.
-const nobody = 65534
+// noOwner is the owner of a reset, which no socket sends.
+const noOwner = 65534
 
 func arrives(o trace.Outcome) bool { return o.Verdict == trace.Delivered || o.Verdict == trace.Sent }
 

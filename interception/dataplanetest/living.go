@@ -65,7 +65,7 @@ func (p *Pod) words(world trace.World, c *Connection, first Side) ([]trace.Outco
 	var back trace.Packet
 	switch said.Verdict {
 	case trace.Refused:
-		back = said.Answer(trace.Socket{UID: nobody, GID: nobody, Transparent: true})
+		back = said.Answer(trace.Socket{UID: noOwner, GID: noOwner, Transparent: true})
 		back.Flags = interception.FlagRST
 	case trace.Delivered:
 		back = said.Answer(p.word(c, 1-first).From)

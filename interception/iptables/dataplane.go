@@ -171,8 +171,8 @@ func families() []interception.Family {
 
 // Remembered reports whether the owner has rules or chains in ns, and returns the lines kept with
 // them about the state before. It starts no program if the namespace has neither tables of the
-// flavour Legacy nor chains of the owner. Together with [Dataplane.RemoveRules] it only serves other
-// dataplanes.
+// flavour Legacy nor chains of the owner. Together with [Dataplane.RemoveRules] it only serves
+// other dataplanes.
 func (d *Dataplane) Remembered(ctx context.Context, ns *interception.Netns, owner interception.Owner) ([]string, bool, error) {
 	return d.backend.Remembered(ctx, ns, owner)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/meshcni/meshcni/internal/route"
 )
 
-// ownedRules are an owner's table in a namespace, at a generation of all rules there. They implement
-// [backend.Rules].
+// ownedRules are an owner's table in a namespace, at a generation of all rules there. They
+// implement [backend.Rules].
 type ownedRules struct {
 	*Dataplane
 	kernel kernel.Namespace

@@ -18,10 +18,10 @@
 // # What is trusted
 //
 // No name is trusted: paths of namespaces, names of pods and process ids are reused. A namespace is
-// opened once, and the caller uses that descriptor. A process is examined through its open directory
-// in proc, which never shows another process, even if the id is reused. Cgroups are trusted, since
-// they come from the kernel. In a path that names two pods, the outer one counts: a container with
-// cgroups of its own may have made the inner one.
+// opened once, and the caller uses that descriptor. A process is examined through its open
+// directory in proc, which never shows another process, even if the id is reused. Cgroups are
+// trusted, since they come from the kernel. In a path that names two pods, the outer one counts: a
+// container with cgroups of its own may have made the inner one.
 //
 // # Goals
 //

@@ -67,7 +67,7 @@ type Observer interface {
 
 type observerKey struct{}
 
-// WithObserver returns a context with which functions that hide this package behind an API of their
+// WithObserver returns a context with which functions that wrap this package in an API of their
 // own show their calls to an observer, as net/http/httptrace does with the steps of a request.
 func WithObserver(ctx context.Context, o Observer) context.Context {
 	return context.WithValue(ctx, observerKey{}, o)

@@ -5,9 +5,9 @@
 //
 // # Goals
 //
-// Little memory: only the node's pods are requested (field selector spec.nodeName), only what decides
-// about traffic and repair is decoded ([Object]), and of that a bounded amount is kept for each pod.
-// Of the types of Kubernetes' API, only the metadata's are linked.
+// Little memory: only the node's pods are requested (field selector spec.nodeName), only what
+// decides about traffic and repair is decoded ([Object]), and of that a bounded amount is kept for
+// each pod. Of the types of Kubernetes' API, only the metadata's are linked.
 //
 // # Non-goals
 //

@@ -19,8 +19,8 @@ import (
 // Resource is the name of pods in the API server's paths.
 const Resource = "pods"
 
-// NewClient returns a client of the core API, version v1, that decodes pods as [*Object]. It replaces
-// the configuration's content settings, and sends no request.
+// NewClient returns a client of the core API, version v1, that decodes pods as [*Object]. It
+// replaces the configuration's content settings, and sends no request.
 func NewClient(config *rest.Config) (*rest.RESTClient, error) {
 	config = rest.CopyConfig(config)
 	version := schema.GroupVersion{Version: "v1"}

@@ -212,7 +212,7 @@ func TestServerWithoutAnswer(t *testing.T) {
 	cluster.Put(broken("web-0"))
 	cluster.Answer(func(r *http.Request) int {
 		if r.Method != http.MethodGet {
-			io.Copy(io.Discard, r.Body) //nolint:errcheck // a server notices who hangs up behind the body alone
+			io.Copy(io.Discard, r.Body) //nolint:errcheck // a server notices that a client hangs up only after the body
 			<-r.Context().Done()
 		}
 		return 0

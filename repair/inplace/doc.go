@@ -6,9 +6,9 @@
 //	pod --podnetns.Find--> open namespace --Observe--> Diff --Apply (sparing)--> Observe --> record
 //	                       `-------- one handle, never opened again --------'
 //
-// A [Repairer] observes and repairs the namespace that a [podnetns.Finder] has found. It applies the
-// recorded plan, made sparing ([interception.Plan.Sparing]), so that the pod's connections survive.
-// [Records] only read what the plugin recorded.
+// A [Repairer] observes and repairs the namespace that a [podnetns.Finder] has found. It applies
+// the recorded plan, made sparing ([interception.Plan.Sparing]), so that the pod's connections
+// survive. [Records] only read what the plugin recorded.
 //
 // # Goals
 //

@@ -13,7 +13,7 @@
 // .ci/words lists files that are let off, one "path: reason" a line; a path that ends in a slash is
 // a directory. An exception that no file needs is an error, too.
 //
-//	docs/plan.md:7: "nobody": name the subject instead
+//	docs/plan.md:7: "WORD": what to write instead
 //	conflist/doc.go:3: 104 columns, more than 100: wrap it
 //
 // The exit code is 0 if there is nothing to complain about.

@@ -73,7 +73,7 @@ func relay(direction, name string, inbound bool) http.Handler {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		destination, ok := ctx.Value(destinationKey{}).(netip.AddrPort)
 		if !ok || !destination.IsValid() {
-			return nil, fmt.Errorf("nobody knows where this connection was meant to go")
+			return nil, fmt.Errorf("the original destination of this connection is unknown")
 		}
 		var dialer net.Dialer
 		if inbound {

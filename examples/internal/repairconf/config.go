@@ -40,7 +40,8 @@ type Config struct {
 	InPlace *InPlace
 }
 
-// InPlace has the paths of the node's files, as the node-watcher sees them: those of podnetns.Roots.
+// InPlace has the paths of the node's files, as the node-watcher sees them: those of
+// podnetns.Roots.
 type InPlace struct {
 	Proc  string
 	Netns []string

@@ -8,6 +8,6 @@
 // which is checked against all answers. Only the explanations are written by hand, one for each
 // rule; a missing or surplus one is an error.
 //
-// The whole package is a test: go test ./internal/testing/rulesdoc compares the page, and writes it with
-// -update.
+// The whole package is a test: go test ./internal/testing/rulesdoc compares the page, and writes it
+// with -update.
 package rulesdoc

@@ -35,8 +35,8 @@ func Plan(c Choices, owner interception.Owner, kinds ...interception.TableKind) 
 	return plan
 }
 
-// Rules returns a valid plan of all tables, with all kinds of rules, that every renderer can express:
-// it has nothing but tables and fixed sets, and its entries have no offsets.
+// Rules returns a valid plan of all tables, with all kinds of rules, that every renderer can
+// express: it has nothing but tables and fixed sets, and its entries have no offsets.
 func Rules(c Choices, owner interception.Owner) *interception.Plan {
 	return NewGenerator(c).rules(owner, interception.TableKinds())
 }

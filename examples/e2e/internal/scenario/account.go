@@ -120,7 +120,7 @@ func (s *Scenario) Takes(ctx context.Context, token string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = client.CoreV1().Pods(s.Namespace).Get(ctx, "nobody", metav1.GetOptions{})
+	_, err = client.CoreV1().Pods(s.Namespace).Get(ctx, "no-such-pod", metav1.GetOptions{})
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return false, nil

@@ -42,7 +42,7 @@ func Main(m *testing.M, suite **Suite) int {
 	s := &Suite{start: time.Now()}
 	flag.StringVar(&s.images, "images", "../../bin/e2e", "the `directory` that prepare has written images to")
 	flag.StringVar(&s.chart, "chart", "../charts/meshcni", "the `directory` of the chart to install")
-	flag.BoolVar(&s.keep, "keep", false, "leave the cluster up behind the scenarios, until interrupted")
+	flag.BoolVar(&s.keep, "keep", false, "leave the cluster up after the scenarios, until interrupted")
 	flag.BoolVar(&s.only, "cluster-only", false, "bring the cluster up, without the product, and run no scenario")
 	flag.Parse()
 	code, err := s.run(m, suite)
@@ -108,7 +108,7 @@ const interrupted = 128 + int(syscall.SIGINT)
 func (s *Suite) newDirectory() (directory string, lock *os.File, err error) {
 	removed, err := cluster.Sweep(os.TempDir())
 	if err != nil {
-		return "", nil, fmt.Errorf("clean up behind a run that was killed: %w", err)
+		return "", nil, fmt.Errorf("clean up after a run that was killed: %w", err)
 	}
 	for _, directory := range removed {
 		s.progress("removed what a killed run had left: " + directory)

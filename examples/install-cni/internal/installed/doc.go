@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package installed keeps what is installed on the node right, piece by piece, and reports the state
-// of each.
+// Package installed keeps what is installed on the node right, piece by piece, and reports the
+// state of each.
 //
 // Package upkeep decides when a piece looks, and how long it waits: at the start, after a change in
 // one of its directories, once more after it wrote something, after failures, and every ten
