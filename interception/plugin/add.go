@@ -68,7 +68,7 @@ func (a *addition) capture(ctx context.Context, c *config, ref podsource.Ref) er
 	switch {
 	case err == nil:
 		return a.enforce(within, c, ref, answer)
-	case ctx.Err() == nil && c.FailPolicy.Opens(ref.Namespace): // and nobody has told us to end
+	case ctx.Err() == nil && c.FailPolicy.Opens(ref.Namespace): // and no signal has stopped the plugin
 		a.report.Reason, a.report.Detail = reasonFailOpen, err.Error()
 		a.log.Warn("pod is left alone, in the mesh or not: no source knows it, and fail_policy is open", "error", err.Error())
 		return nil
@@ -98,7 +98,8 @@ func (c *call) decideAlone(ctx context.Context, r *Request) (_ sidecar.Decision,
 	return sidecar.Decision{}, false, nil
 }
 
-// enforce decides about the pod, now that it is known, and redirects its traffic where the decision says so.
+// enforce decides about the pod, now that it is known, and redirects its traffic where the decision
+// says so.
 func (a *addition) enforce(ctx context.Context, c *config, ref podsource.Ref, answer podsource.Answer) error {
 	a.log, a.report.Source = a.log.With("source", answer.Source), answer.Source
 	decision := a.Mesh.Decide(answer.Pod)
@@ -171,7 +172,8 @@ func (c *call) planIn(ns *interception.Netns, ref podsource.Ref, redirect sideca
 	return plan, nil
 }
 
-// record keeps what was applied. A pod that is captured is not kept from starting because a disk is full.
+// record keeps what was applied. A pod that is captured is not kept from starting because a disk is
+// full.
 func (a *addition) record(j journal.Journal, r journal.Record) {
 	if err := j.Write(r); err != nil {
 		a.log.Warn("what was applied could not be recorded, so that later checks can't compare with it", "error", err.Error())

@@ -39,7 +39,7 @@ func (c *call) uninstalled() bool {
 func (c *call) readNote() bool {
 	path, err := c.Executable()
 	if err != nil {
-		return false // and nobody could have told
+		return false // and no caller could have told
 	}
 	note, err := c.readMarker(filepath.Join(filepath.Dir(path), c.Name+".uninstalled"))
 	switch {
@@ -75,11 +75,12 @@ func (c *call) readMarker(path string) (marker, error) {
 	return note, nil
 }
 
-// refusedMark is the file in the run directory that says since when no node agent answers, and the API server refuses the token that it has
-// left. A reboot clears it.
+// refusedMark is the file in the run directory that says since when no node agent answers, and the
+// API server refuses the token that it has left. A reboot clears it.
 func (c *config) refusedMark() mark { return mark{filepath.Join(c.RunDir, c.plugin+".refused")} }
 
-// abandoned says for how long nobody has looked after the plugin, and what to run on the node; empty where a node agent is there, or may come.
+// abandoned says for how long no agent has looked after the plugin, and what to run on the node;
+// empty where a node agent is there, or may come.
 func (c *call) abandoned(conf *config, asked error, now time.Time) string {
 	if !isAbandoned(asked) {
 		return ""
@@ -99,7 +100,8 @@ func (c *call) abandoned(conf *config, asked error, now time.Time) string {
 		"%s; otherwise install it again", now.Add(-age).UTC().Format(time.RFC3339), c.Uninstall)
 }
 
-// isAbandoned reports whether nobody listens at the node agent's socket, and the API server refuses what the agent has left to ask it with.
+// isAbandoned reports whether no program listens at the node agent's socket, and the API server
+// refuses what the agent has left to ask it with.
 func isAbandoned(err error) bool {
 	var all *podsource.ChainError
 	if !errors.As(err, &all) || len(all.Failures) < 2 {
@@ -116,8 +118,8 @@ func (c *config) writtenWithin(d time.Duration, now time.Time) bool {
 	return err == nil && now.Sub(info.ModTime()) < d
 }
 
-// isAttended reports whether a source knew the pod, or knew that there is no such pod: either the node agent answers, or the API server takes
-// the credential.
+// isAttended reports whether a source knew the pod, or knew that there is no such pod: either the
+// node agent answers, or the API server takes the credential.
 func isAttended(err error) bool {
 	return err == nil || errors.Is(err, podsource.ErrNotFound) || errors.Is(err, podsource.ErrStalePod)
 }
@@ -130,13 +132,16 @@ func (c *call) attended(conf *config) {
 }
 
 const (
-	// unreadyFor is how long STATUS may say so. An agent that can't start before STATUS is content gets a chance then.
+	// unreadyFor is how long STATUS may say so. An agent that can't start before STATUS is content
+	// gets a chance then.
 	unreadyFor = 10 * time.Minute
-	// readyFor is how long an answer of the API server counts: a runtime asks every five seconds, on every node.
+	// readyFor is how long an answer of the API server counts: a runtime asks every five seconds, on
+	// every node.
 	readyFor = 30 * time.Second
 )
 
-// mark is a file in the run directory, which a reboot clears, whose age says since when something is so.
+// mark is a file in the run directory, which a reboot clears, whose age says since when something
+// is so.
 type mark struct{ path string }
 
 // readyMark says that the plugin was ready once, and when it last was.

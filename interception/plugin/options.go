@@ -17,26 +17,31 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// Options say which mesh a plugin serves, and what it is linked with. Name, Mesh and Dataplanes are needed; everything else has a default.
+// Options say which mesh a plugin serves, and what it is linked with. Name, Mesh and Dataplanes are
+// needed; everything else has a default.
 type Options struct {
-	// Name is the plugin's type in a CNI configuration, which is the file name of its binary. Its messages and the files that it leaves in
-	// the run directory bear it.
+	// Name is the plugin's type in a CNI configuration, which is the file name of its binary. Its
+	// messages and the files that it leaves in the run directory bear it.
 	Name string
-	// About is what the plugin says, followed by its version, to a person who runs it. It is "CNI plugin " and Name when empty.
+	// About is what the plugin says, followed by its version, to a person who runs it. It is "CNI
+	// plugin " and Name when empty.
 	About string
-	// Version names the build: it is recorded with the rules of each pod. It is the version of the main module when empty.
+	// Version names the build: it is recorded with the rules of each pod. It is the version of the
+	// main module when empty.
 	Version string
-	// UserAgent names the plugin to the API server, which has it in its audit log; "meshcni" when empty.
+	// UserAgent names the plugin to the API server, which has it in its audit log; "meshcni" when
+	// empty.
 	UserAgent string
 
 	// Mesh says which pods are captured, what their annotations mean, and whose rules they get. The
 	// plugin's configuration completes the policy: exclude_namespaces adds to its ExcludeNamespaces,
 	// pod_namespace and agent_name take the place of its AgentNamespace and AgentName. An empty
-	// AgentName is Name with "-node" behind it. If AgentNamespace and pod_namespace are both empty, no
-	// pod counts as the node agent's, and the plugin asks about the agent's own pod as about any other:
-	// after a reboot, when neither agent nor kubeconfig is there yet, that pod could not start.
+	// AgentName is Name followed by "-node". If AgentNamespace and pod_namespace are both empty, no
+	// pod counts as the node agent's, and the plugin asks about the agent's own pod as about any
+	// other: after a reboot, when neither agent nor kubeconfig is there yet, that pod could not start.
 	Mesh sidecar.Mesh
-	// Paths are where the node agent and its kubeconfig are, as long as a configuration doesn't say so; [pluginconf.PathsOf] Name when zero.
+	// Paths are where the node agent and its kubeconfig are, as long as a configuration doesn't say
+	// so; [pluginconf.PathsOf] Name when zero.
 	Paths pluginconf.Paths
 
 	// Dataplanes makes what may write the rules, the preferred first, and at least one. It is called
@@ -44,7 +49,8 @@ type Options struct {
 	// [pluginconf.NFTables] or [pluginconf.IPTables]; a candidate of any other name is used only with
 	// [pluginconf.Auto].
 	Dataplanes func() ([]choice.Candidate, error)
-	// OtherBuild is where a dataplane is that a configuration names and this build lacks. The zero value says that there is none.
+	// OtherBuild is where a dataplane is that a configuration names and this build lacks. The zero
+	// value says that there is none.
 	OtherBuild OtherBuild
 
 	// Before, if not nil, decides about a pod before the plugin looks for a sidecar in it, for a mesh
@@ -62,12 +68,13 @@ type Options struct {
 	Ambient       bool
 	AmbientRemedy string
 
-	// Answered, if not nil, is told the exit code as soon as the answer is on standard output; for DEL, which has none, at the start. It is for
-	// the function of package exhaustion.
+	// Answered, if not nil, is told the exit code as soon as the answer is on standard output; for
+	// DEL, which has none, at the start. It is for the function of package exhaustion.
 	Answered func(code int)
 
-	// Installer is the program that puts the plugin on a node, and Uninstall is what to do on a node that it no longer looks after. Errors
-	// name both. They are "its installer", and to take the plugin's entry out of the CNI configuration, when empty.
+	// Installer is the program that puts the plugin on a node, and Uninstall is what to do on a node
+	// that it no longer looks after. Errors name both. They are "its installer", and to take the
+	// plugin's entry out of the CNI configuration, when empty.
 	Installer, Uninstall string
 }
 
@@ -79,7 +86,8 @@ type OtherBuild struct {
 	Remedy string
 }
 
-// Validate says what is wrong with the options, for a test of the mesh's plugin. [Main] refuses the same.
+// Validate says what is wrong with the options, for a test of the mesh's plugin. [Main] refuses the
+// same.
 func (o *Options) Validate() error {
 	var errs []error
 	if filesystem.CheckNewName(o.Name) != nil {
@@ -120,9 +128,11 @@ func (o *Options) setDefaults() {
 	o.Version = cmp.Or(o.Version, "(unknown version)")
 }
 
-// limits are how long the plugin waits for answers. The setting timeout bounds all questions of an ADD together.
+// limits are how long the plugin waits for answers. The setting timeout bounds all questions of an
+// ADD together.
 type limits struct {
-	// Agent and AgentRequest are for what the node agent is asked about a pod, in all and each time; podsource's when 0.
+	// Agent and AgentRequest are for what the node agent is asked about a pod, in all and each time;
+	// podsource's when 0.
 	Agent, AgentRequest time.Duration
 	// ServerRequest is for each request to the API server about a pod; podsource's when 0.
 	ServerRequest time.Duration

@@ -15,8 +15,8 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// Request is a call that [Options].Before is asked about: the ADD of a pod, or the CHECK of a pod whose
-// ADD left no record.
+// Request is a call that [Options].Before is asked about: the ADD of a pod, or the CHECK of a pod
+// whose ADD left no record.
 type Request struct {
 	// Command is ADD or CHECK.
 	Command string
@@ -32,8 +32,8 @@ type Request struct {
 	Config pluginconf.Config
 }
 
-// askBefore asks [Options].Before about a pod, unless the configuration is refused. It decides only to
-// leave a pod alone.
+// askBefore asks [Options].Before about a pod, unless the configuration is refused. It decides only
+// to leave a pod alone.
 func (c *call) askBefore(ctx context.Context, r *Request) (_ sidecar.Decision, decided bool, _ error) {
 	if r.Config.AmbientEnabled && !c.Ambient {
 		return sidecar.Decision{}, false, c.ambientFailure(r.Pod)
@@ -71,7 +71,8 @@ func (c *call) ambientFailure(ref podsource.Ref) error {
 	}
 }
 
-// The codes from firstPluginCode on are this package's, and those from firstOwnCode on a mesh's own.
+// The codes from firstPluginCode on are this package's, and those from firstOwnCode on a mesh's
+// own.
 const (
 	firstPluginCode = 100
 	firstOwnCode    = 200

@@ -13,10 +13,11 @@ import (
 	"github.com/containernetworking/cni/pkg/types/create"
 )
 
-// passThrough makes the result of a plugin that changes nothing: prevResult in the version of the configuration. When it has that
-// already it stays as it is, byte for byte. Otherwise the fields that its version knows are converted, and all others kept where what
-// they stand in exists in the other version too. A prevResult without version has the configuration's, as the specification demands.
-// Without any, the result has only a version.
+// passThrough makes the result of a plugin that changes nothing: prevResult in the version of the
+// configuration. When it has that already it stays as it is, byte for byte. Otherwise the fields
+// that its version knows are converted, and all others kept where what they stand in exists in the
+// other version too. A prevResult without version has the configuration's, as the specification
+// demands. Without any, the result has only a version.
 func passThrough(previous json.RawMessage, version string) ([]byte, error) {
 	if len(previous) == 0 || string(previous) == "null" {
 		return json.Marshal(map[string]string{"cniVersion": version})
@@ -71,7 +72,8 @@ func convert(raw []byte, result types.Result, version string) ([]byte, error) {
 	return encode(keepUnknown(all, known, target))
 }
 
-// keepUnknown adds to target what all has and known lacks, in the same places, and changes nothing that is there.
+// keepUnknown adds to target what all has and known lacks, in the same places, and changes nothing
+// that is there.
 func keepUnknown(all, known, target any) any {
 	switch all := all.(type) {
 	case map[string]any:
@@ -120,8 +122,8 @@ func decode(data []byte, to *any) error {
 	return decoder.Decode(to)
 }
 
-// checkResult looks whether prevResult is there, as the specification has it for CHECK, and its interfaces are in the container. They are other
-// plugins', and so is all that they carry.
+// checkResult looks whether prevResult is there, as the specification has it for CHECK, and its
+// interfaces are in the container. They are other plugins', and so is all that they carry.
 func (c *call) checkResult(conf *config, netns string) error {
 	if len(conf.PrevResult) == 0 || string(conf.PrevResult) == "null" {
 		return &Error{

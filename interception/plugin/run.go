@@ -20,9 +20,9 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// Main is the whole of a plugin's main function: it does what CNI_COMMAND says, and ends the process.
-// Options that [Options.Validate] refuses are the error of every command but DEL, which always
-// succeeds. An uninstalled plugin lets ADD, CHECK and STATUS pass even so.
+// Main is the whole of a plugin's main function: it does what CNI_COMMAND says, and ends the
+// process. Options that [Options.Validate] refuses are the error of every command but DEL, which
+// always succeeds. An uninstalled plugin lets ADD, CHECK and STATUS pass even so.
 func Main(o Options) {
 	kernel.Explain()
 	os.Exit(run(untilToldToEnd(), &env{
@@ -37,16 +37,19 @@ func Main(o Options) {
 	}))
 }
 
-// env is all that the plugin has of the world, save the files and the namespace that its configuration names.
+// env is all that the plugin has of the world, save the files and the namespace that its
+// configuration names.
 type env struct {
 	Options
-	// Getenv is asked for CNI_COMMAND and, in DEL, the attachment; the rest of the protocol is Serve's.
+	// Getenv is asked for CNI_COMMAND and, in DEL, the attachment; the rest of the protocol is
+	// Serve's.
 	Getenv func(string) string
 	// Stdin has the configuration, and is read in DEL only.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Serve reads a command from the runtime and calls its function. skel's own takes it from this process's environment and
-	// standard input, and knows no other way; a test calls the function itself.
+	// Serve reads a command from the runtime and calls its function. skel's own takes it from this
+	// process's environment and standard input, and knows no other way; a test calls the function
+	// itself.
 	Serve func(skel.CNIFuncs, cniversion.PluginInfo, string) *types.Error
 	// Executable is the path of the plugin's binary; beside it the daemon leaves word of an uninstall.
 	Executable func() (string, error)
@@ -56,7 +59,8 @@ type env struct {
 	Backoff func(failures int) time.Duration
 }
 
-// run does what CNI_COMMAND says, and returns the exit code. Standard output gets one JSON object at most: the result, or the error.
+// run does what CNI_COMMAND says, and returns the exit code. Standard output gets one JSON object
+// at most: the result, or the error.
 func run(ctx context.Context, e *env) int {
 	command := e.Getenv("CNI_COMMAND")
 	e.setDefaults()
@@ -134,7 +138,8 @@ func (c *call) fail(failure *types.Error) {
 // runtimeRemedy is for what is refused before a command begins.
 const runtimeRemedy = "this is what the container runtime passed: see its log, its version, and the node's CNI configuration"
 
-// errorResult is an error in the form of the CNI specification, section "Error", which types.Error lacks the version for.
+// errorResult is an error in the form of the CNI specification, section "Error", which types.Error
+// lacks the version for.
 type errorResult struct {
 	CNIVersion string `json:"cniVersion,omitempty"`
 	*types.Error

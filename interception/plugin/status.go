@@ -48,9 +48,10 @@ func (c *call) status(ctx context.Context, configuration []byte) (err error) {
 	}
 }
 
-// silent says why it isn't reported that the plugin isn't ready; empty where it is. On a node that isn't ready the kubelet starts no pod,
-// restarts no container and renews no token, save in the host's network, so that what is reported must not wait for that. The age is that
-// of the ready mark.
+// silent says why it isn't reported that the plugin isn't ready; empty where it is. On a node that
+// isn't ready the kubelet starts no pod, restarts no container and renews no token, save in the
+// host's network, so that what is reported must not wait for that. The age is that of the ready
+// mark.
 func (c *config) silent(asked error, age time.Duration, marked bool, now time.Time) string {
 	strict := c.StatusPolicy == pluginconf.StatusStrict
 	if strict && !marked {
@@ -80,8 +81,9 @@ func (c *config) askedFor(now time.Time) (time.Duration, error) {
 	return 0, first.set(now)
 }
 
-// needsCredential says that the API server is there, but the kubeconfig is of no use to ask it with. The node agent writes another one
-// when the kubelet has mounted another token or certificate, or has started the agent.
+// needsCredential says that the API server is there, but the kubeconfig is of no use to ask it
+// with. The node agent writes another one when the kubelet has mounted another token or
+// certificate, or has started the agent.
 func needsCredential(err error) bool {
 	var both unusable
 	if !errors.As(err, &both) {
@@ -118,7 +120,7 @@ func (c *call) usable(ctx context.Context, conf *config, fresh bool) error {
 	return nil
 }
 
-// unusable is why nobody can tell about pods.
+// unusable is why no source can answer for pods.
 type unusable struct{ agent, server error }
 
 func (u unusable) Error() string { return problemOf(u.agent) + "; " + problemOf(u.server) }
