@@ -184,7 +184,8 @@ func (i *Installer) await(ctx context.Context, try func() error) error {
 			return err
 		}
 		if failures == 1 { // the first time it may be a daemon that is starting
-			i.options.tell(Warning, "waiting for an uninstall on this node to end; if there is none, see which other program holds a lock (flock) on the directory",
+			i.options.tell(Warning, "waiting for an uninstall on this node to end; "+
+				"if there is none, see which other program holds a lock (flock) on the directory",
 				"directory", i.options.BinDir)
 		}
 		select {

@@ -142,7 +142,8 @@ func (r *Reconciler) repeat(ctx context.Context, pass func(context.Context) (Pla
 			return plan, err
 		}
 	}
-	return plan, fmt.Errorf("looked %d times, and had to change something each time: find out which other program writes there: %w", mostPasses, err)
+	return plan, fmt.Errorf("looked %d times, and had to change something each time: find out which other program writes there: %w",
+		mostPasses, err)
 }
 
 func (r *Reconciler) carryOut(decide func(Snapshot, Claim, Want, time.Time) Plan) (Plan, error) {
