@@ -77,7 +77,8 @@ func (w *work) do(ctx context.Context, plan *interception.Plan) error {
 		return w.refuse(ErrUnrepaired, fmt.Sprintf("there were %d differences right after its rules were applied: %s", len(drift), drift[0]))
 	}
 	if foreign := interception.Diff(w.want, after); len(foreign) > 0 {
-		w.options.OnWarning(w.pod.Target(), fmt.Errorf("other programs have %d rules that may change where its traffic goes: %s", len(foreign), foreign[0]))
+		w.options.OnWarning(w.pod.Target(),
+			fmt.Errorf("other programs have %d rules that may change where its traffic goes: %s", len(foreign), foreign[0]))
 	}
 	if err := w.keep(by); err != nil {
 		w.options.OnWarning(w.pod.Target(), fmt.Errorf("%w: %w", ErrNotRecorded, err))
