@@ -38,6 +38,16 @@ func (i Interval) Prefix() (netip.Prefix, bool) {
 	return prefix, prefix.Masked() == prefix && lastAddress(prefix) == i.Last
 }
 
+// Prefixes returns the fewest prefixes that have exactly the interval's addresses, in ascending
+// order. The interval must not be empty.
+func (i Interval) Prefixes() []netip.Prefix {
+	if prefix, ok := i.Prefix(); ok {
+		return []netip.Prefix{prefix}
+	}
+	middle := lastAddress(netip.PrefixFrom(i.First, commonBits(i.First, i.Last)+1))
+	return append(Interval{i.First, middle}.Prefixes(), Interval{middle.Next(), i.Last}.Prefixes()...)
+}
+
 // String returns the interval in nft's syntax: "10.0.0.1", "10.0.0.0/8" or
 // "10.0.0.0-11.127.255.255".
 func (i Interval) String() string {

@@ -65,6 +65,10 @@ func TestIntervalsRandom(t *testing.T) {
 			if prefix, ok := interval.Prefix(); ok && !interception.Prefixes(prefix).Equal(within(set, interval)) {
 				t.Fatalf("%v: %v is not the prefix %v", set, interval, prefix)
 			}
+			all := interval.Prefixes()
+			if got := interception.Prefixes(all...); !got.Equal(within(set, interval)) || got.Len() != len(all) {
+				t.Fatalf("%v: %v has the prefixes %v", set, interval, all)
+			}
 			for _, address := range []netip.Addr{interval.First, interval.Last} {
 				if !set.Contains(address) {
 					t.Fatalf("%v does not contain %v of %v", set, address, interval)

@@ -94,30 +94,9 @@ func prefixesOf(spans []span) interception.PrefixSet {
 	for _, s := range spans {
 		first, ok := netip.AddrFromSlice(s.first)
 		last, ok2 := netip.AddrFromSlice(s.last)
-		for ok && ok2 && first.IsValid() && first.Compare(last) <= 0 {
-			p := largest(first, last)
-			prefixes = append(prefixes, p)
-			first = lastOf(p).Next()
+		if ok && ok2 && first.BitLen() == last.BitLen() && first.Compare(last) <= 0 {
+			prefixes = append(prefixes, lower.Interval{First: first, Last: last}.Prefixes()...)
 		}
 	}
 	return interception.Prefixes(prefixes...)
-}
-
-// largest returns the largest prefix that begins with first and does not go beyond last.
-func largest(first, last netip.Addr) netip.Prefix {
-	p := netip.PrefixFrom(first, first.BitLen())
-	for bits := p.Bits() - 1; bits >= 0; bits-- {
-		wider := netip.PrefixFrom(first, bits)
-		if wider.Masked() != wider || lastOf(wider).Compare(last) > 0 {
-			break
-		}
-		p = wider
-	}
-	return p
-}
-
-// lastOf returns the highest address of a prefix whose other bits are 0.
-func lastOf(p netip.Prefix) netip.Addr {
-	last, _ := netip.AddrFromSlice(withOnes(p.Addr().AsSlice(), p.Bits()))
-	return last
 }
