@@ -70,7 +70,7 @@ func (s *Socket) Prepare(p *interception.Plan, owner Owner, o Options) (*Change,
 	c.staleSysctls(p)
 	c.staleAddresses(p)
 	c.staleLinks(p)
-	if o.Shared != nil && (c.Stale() || !OnlyRules(p)) {
+	if o.Shared != nil && (len(c.stale) > 0 || !OnlyRules(p)) {
 		return nil, o.Shared
 	}
 	return c, nil
@@ -151,7 +151,7 @@ func (c *Change) Settle(ctx context.Context) error {
 	if err := c.Finish(); err != nil {
 		return fmt.Errorf("the plan is in place, but something of the one before could not be removed: %w", err)
 	}
-	if !c.Stale() {
+	if len(c.stale) == 0 {
 		return nil
 	}
 	again, err := c.socket.Prepare(c.plan, c.owner, Options{Record: c.left})
@@ -163,9 +163,6 @@ func (c *Change) Settle(ctx context.Context) error {
 	}
 	return nil
 }
-
-// Stale reports whether Finish has something to remove.
-func (c *Change) Stale() bool { return len(c.stale) > 0 }
 
 // gone ignores an error which means that the object to remove does not exist any more.
 func gone(err error) error {
