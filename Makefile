@@ -25,20 +25,20 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## the whole thing on this machine: no cluster, no root, nothing installed; POD=file.yaml takes a pod of yours
+demo: ## the plugin and the daemon on this machine: no cluster, no root, nothing installed; POD=file.yaml takes a pod of yours
 	@.ci/progress ./examples/demo
 	@CGO_ENABLED=0 .ci/progress ./examples/install-cni ./examples/istio-cni
 	go run ./examples/demo
 
 .PHONY: test
-test: ## all tests, with the race detector; installs what they need where it may; a skipped test is a failure
+test: ## all tests, with the race detector; installs what they need if it may; a skipped test is a failure
 	@.ci/prerequisites nft iptables newuidmap gcc
 	go test -C .ci/tools ./...
 	go test -C examples/e2e ./chart ./internal/...
 	go run -C .ci/tools ./noskips -C $(CURDIR) -race -shuffle=on -timeout $(PATIENCE) ./...
 
 .PHONY: test-pure
-test-pure: ## the tests of the pure packages: needs Go alone, on any operating system
+test-pure: ## the tests of the pure packages; needs only Go, on any operating system
 	go test $(RACE) -shuffle=on $(PURE)
 
 .PHONY: lint
@@ -71,7 +71,7 @@ image: ## the node image for amd64 and arm64, without registry or Docker, as an 
 # With these flags of GNU tar, the same files make the same archive.
 ARCHIVE = tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -c
 .PHONY: release
-release: ## all that is shipped, into bin/release: the binaries for Linux, meshplan for macOS too, and what make image makes
+release: ## everything that is shipped, into bin/release: the binaries for Linux, meshplan for macOS too, and the output of make image
 	@mkdir -p bin/release
 	@for architecture in amd64 arm64; do \
 		GOOS=linux GOARCH=$$architecture $(MAKE) --no-print-directory build OUT=bin/linux-$$architecture && \
@@ -93,21 +93,21 @@ e2e-prepared:
 	cd examples/e2e && go run ./prepare && go test -c -o ../../bin/e2e/ .
 
 .PHONY: e2e
-e2e: e2e-prepared ## on a real Kubernetes with two nodes, as root; SHORT=1 capture, upgrade and uninstall alone; RUN=TestX one; KEEP=1 leaves it up
+e2e: e2e-prepared ## the product on a real Kubernetes with two nodes, as root; SHORT=1 only capture, upgrade and uninstall; RUN=TestX one test; KEEP=1 keeps the cluster
 	$(E2E) -test.skip '^TestSoak$$' $(if $(SHORT),-test.short) $(if $(value RUN),-test.run '$(value RUN)') $(if $(KEEP),-keep)
 
 .PHONY: bench-e2e
 bench-e2e: PODS ?= 100
-bench-e2e: e2e-prepared ## how long pods take to start with the plugin in the chain, and without: PODS=100 each, in turns
+bench-e2e: e2e-prepared ## the time that pods take to start with the plugin in the chain and without, PODS=100 each, alternating
 	$(E2E) -test.run 'TestPodStartLatency$$' -latency-pods $(PODS)
 
 .PHONY: e2e-soak
 e2e-soak: MINUTES ?= 20
-e2e-soak: e2e-prepared ## a day in production: pods come and go for MINUTES=20 while things go wrong, by SEED= if given; bin/e2e/soak.txt
+e2e-soak: e2e-prepared ## a day in production: pods come and go for MINUTES=20 while faults happen, chosen by SEED=; report in bin/e2e/soak.txt
 	$(E2E) -test.run '^TestSoak$$|^TestHostileNeighbour' -soak $(MINUTES)m $(if $(SEED),-soak-seed $(SEED)) $(if $(KEEP),-keep)
 
 .PHONY: cluster
-cluster: e2e-prepared ## the Kubernetes of the end-to-end tests, to play with, until Ctrl-C
+cluster: e2e-prepared ## starts the Kubernetes of the end-to-end tests, to play with, until Ctrl-C
 	$(E2E) -cluster-only
 
 .PHONY: soak

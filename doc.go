@@ -1,43 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package meshcni is the root of the meshcni module. It holds no code; the library is in its rooms,
-// and data goes through them in one direction:
+// Package meshcni is the root of the meshcni module. It has no code; the library is in the packages
+// below it. Data goes through them in one direction:
 //
-//	annotations --Dialect.Parse--> Redirect --sidecar.Plan--> Plan --Apply--> kernel --Observe--> State --Diff--> Drift
-//	                                           (Facts)        |
-//	                                                          +-- trace.Trace(world, packet)   no root, any OS
-//	                                                          +-- proof.Equivalent and others  about all packets at once
-//	                                                          +-- render                       text and pictures
+//	annotations --Dialect.Parse--> Redirect --sidecar.Plan--> Plan --Apply--> kernel
+//	                                           (Facts)        |                  |
+//	      trace.Trace: where one packet ends  <---------------+               Observe
+//	      proof: answers about all packets    <---------------+                  v
+//	      render: text and pictures           <---------------+-----> Diff <-- State
+//	                                                                   v
+//	                                                                 Drift
 //	conflist bytes --conflist.Insert / Remove--> conflist bytes
 //	service account --kubeconfig.Build--> kubeconfig
 //	Pod --repair.Diagnose--> Finding --repair.Decide--> Action
 //
-// The rooms:
+// Begin with these packages:
 //
-//   - [github.com/meshcni/meshcni/interception] turns what a pod asks for into a plan of netfilter
-//     rules. Pure.
-//   - [github.com/meshcni/meshcni/interception/trace] walks a packet through a plan. Pure.
-//   - [github.com/meshcni/meshcni/interception/proof] compares plans, explains them, and finds
-//     their dead rules. Pure.
-//   - [github.com/meshcni/meshcni/interception/render] writes a plan as text. Pure.
-//   - [github.com/meshcni/meshcni/interception/nftables] applies a plan by netlink, atomically,
-//     without any program on the host, and reads back what the kernel holds.
-//   - [github.com/meshcni/meshcni/interception/iptables] does the same by iptables-restore, where
-//     nftables is not to be used.
-//   - [github.com/meshcni/meshcni/interception/choice] finds out which of them this machine's
-//     kernel has all for.
-//   - [github.com/meshcni/meshcni/interception/netfacts] finds out what a planner must know of a
-//     namespace.
-//   - [github.com/meshcni/meshcni/interception/podsource] is where a plugin learns about its pod.
-//   - [github.com/meshcni/meshcni/interception/dataplanetest] holds any dataplane to its laws, with
-//     real packets; its package fake is one in memory, for unit tests. The fake is pure.
-//   - [github.com/meshcni/meshcni/conflist] splices a plugin into a CNI configuration list, byte by
-//     byte. Pure.
-//   - [github.com/meshcni/meshcni/kubeconfig] builds a kubeconfig. Pure.
-//   - [github.com/meshcni/meshcni/repair] says which pods are not captured, and what is to be done
-//     about each. Pure.
+//   - [github.com/meshcni/meshcni/interception] is the model: pods, plans, states and dataplanes.
+//   - [github.com/meshcni/meshcni/interception/sidecar] decides about a pod and makes its plan.
+//   - [github.com/meshcni/meshcni/interception/trace] walks a packet through a plan.
+//   - [github.com/meshcni/meshcni/interception/nftables] applies a plan, and reads it back.
+//   - [github.com/meshcni/meshcni/interception/plugin] is the CNI plugin of a mesh.
+//   - [github.com/meshcni/meshcni/conflist/installer] puts that plugin on a node.
+//   - [github.com/meshcni/meshcni/repair] finds pods that are not captured.
 //
-// The pure packages import the standard library only and run on any operating system. In examples
-// are the CNI plugin istio-cni and the node daemon install-cni, which are built from these
-// packages, a demonstration of both, and meshplan, which asks about plans on the command line.
+// The pure packages import only the standard library and run on any operating system. The folder
+// examples has programs made of these packages, among them the CNI plugin istio-cni, the daemon
+// install-cni, a demonstration of both, and meshplan, which answers questions about plans.
+// docs/architecture.md lists all packages.
 package meshcni

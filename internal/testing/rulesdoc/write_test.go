@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/sidecar"
@@ -45,7 +46,31 @@ func (d *document) write() ([]byte, error) {
 			}
 		}
 	}
-	return append(bytes.TrimRight(w.Bytes(), "\n"), '\n'), nil
+	return []byte(wrapped(strings.TrimRight(w.String(), "\n") + "\n")), nil
+}
+
+// wrapped breaks the lines of prose that have more than 100 columns.
+func wrapped(markdown string) string {
+	const columns = 100
+	var out strings.Builder
+	code := false
+	for line := range strings.Lines(markdown) {
+		code = code != strings.HasPrefix(line, "```")
+		indent := ""
+		if strings.HasPrefix(line, "- ") {
+			indent = "  "
+		}
+		for !code && !strings.HasPrefix(line, "|") && utf8.RuneCountInString(line) > columns+len("\n") {
+			end := strings.LastIndexByte(string([]rune(line)[:columns+1]), ' ')
+			if end <= len(indent) {
+				break
+			}
+			out.WriteString(line[:end] + "\n")
+			line = indent + line[end+1:]
+		}
+		out.WriteString(line)
+	}
+	return out.String()
 }
 
 // keys writes which key of an Istio pod sets which parameter.
@@ -59,8 +84,8 @@ func (w *writer) keys() {
 		}
 		w.line("| `%s` | %s `%s` | %s |", field.Parameter, field.Kind, strings.Join(field.Keys, "`, formerly `"), value)
 	}
-	w.line("\n`Facts.IPv6` is whether the kernel has IPv6 enabled in the pod's namespace. What has no key is the same for all of Istio's pods, or")
-	w.line("is for other meshes and for callers that make a `Redirect` by hand.\n")
+	w.line("\n`Facts.IPv6` says whether the kernel has IPv6 enabled in the pod's namespace. A field without a key is the same for all of " +
+		"Istio's pods, or is for other meshes and for callers that make a `Redirect` by hand.\n")
 }
 
 // chapter returns the title of the chapter that a part belongs to.
