@@ -222,7 +222,8 @@ func readLedger(socket *nfnetlink.Socket, table string) (route.Record, error) {
 	}
 	record, err := route.ParseRecord(lines)
 	if err != nil {
-		return route.Record{}, fmt.Errorf("set %s in table inet %s: %w: another program has changed it: delete the set, and check what it says by hand",
+		return route.Record{}, fmt.Errorf(
+			"set %s in table inet %s: %w: another program has changed it: delete the set, and check what it says by hand",
 			ledgerSet, table, err)
 	}
 	return record, nil
