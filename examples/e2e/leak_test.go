@@ -18,11 +18,11 @@ import (
 	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/meshcni/meshcni/interception/journal"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
-	"github.com/meshcni/meshcni/interception/journal"
 )
 
 const journalDirectory = "/run/istio-cni/journal"

@@ -13,14 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshcni/meshcni/examples/internal/istiomesh"
+	"github.com/meshcni/meshcni/repair"
+	"github.com/meshcni/meshcni/repair/controller"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
-	"github.com/meshcni/meshcni/examples/internal/istiomesh"
-	"github.com/meshcni/meshcni/repair"
-	"github.com/meshcni/meshcni/repair/controller"
 )
 
 // paper is a node without a machine, whose pods exist only in the API server. Only the test and its

@@ -14,14 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshcni/meshcni/internal/nodepods"
+	"github.com/meshcni/meshcni/repair"
+	"github.com/meshcni/meshcni/repair/controller"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/meshcni/meshcni/internal/nodepods"
-	"github.com/meshcni/meshcni/repair"
-	"github.com/meshcni/meshcni/repair/controller"
 )
 
 // doing returns options that treat all broken pods in these ways, without limits.

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshcni/meshcni/repair"
+	"github.com/meshcni/meshcni/repair/controller"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
-	"github.com/meshcni/meshcni/repair"
-	"github.com/meshcni/meshcni/repair/controller"
 )
 
 // validated returns a pod whose validator reports that it is not captured, with existing owners.

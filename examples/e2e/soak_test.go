@@ -16,14 +16,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/journal"
+	"github.com/meshcni/meshcni/interception/nftables"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
-	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/journal"
-	"github.com/meshcni/meshcni/interception/nftables"
 )
 
 var (

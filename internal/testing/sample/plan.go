@@ -105,7 +105,9 @@ func (g Generator) addChains(table *interception.Table, hook interception.Hook) 
 // action returns an action that the table, the hook and the match allow.
 func (g Generator) action(kind interception.TableKind, hook interception.Hook, match interception.Match) interception.Action {
 	actions := []interception.Action{
-		interception.Accept{}, interception.Return{}, interception.Return{},
+		interception.Accept{},
+		interception.Return{},
+		interception.Return{},
 		interception.Log{Prefix: Pick(g.Choices, "-", "a (random) prefix, a.b/c:")},
 	}
 	if kind != interception.NAT {

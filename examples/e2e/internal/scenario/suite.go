@@ -14,10 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshcni/meshcni/internal/testing/sandbox"
+
 	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
 	"github.com/meshcni/meshcni/examples/e2e/internal/product"
 	"github.com/meshcni/meshcni/examples/e2e/internal/programs"
-	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
 // Suite is shared by all scenarios of a run.
