@@ -35,7 +35,7 @@ func TestWhatIsInThePlaceOfAFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := n.start()
-			p.waitAnswer(http.StatusServiceUnavailable, "config: waiting for what the plugin needs before the runtime calls it: "+path+" can't serve the plugin")
+			p.waitAnswer(http.StatusServiceUnavailable, "config: waiting for what the plugin needs before the runtime calls it: "+path+", with mode ")
 			if n.hasEntry("10-calico.conflist") {
 				t.Error("the entry is there")
 			}

@@ -308,7 +308,7 @@ func TestANewerDaemonTakesOver(t *testing.T) {
 	n.write(n.binDir, "istio-cni", "belongs to another program", 0o755)
 	n.until("the newer plugin is back", n.binDir, func() bool { return n.files(n.binDir)["istio-cni"] == "-rwxr-xr-x the newer plugin" })
 	newer.waitReady()
-	if text := old.log.String(); strings.Count(text, "writes nothing until") != 1 {
+	if text := old.log.String(); strings.Count(text, "a newer daemon is in charge of this node now") != 1 {
 		t.Error("the older daemon doesn't say once that it stands back")
 	}
 	newer.end()
