@@ -28,12 +28,14 @@ type maker struct {
 func all(n nftables.Options, i iptables.Options) []maker {
 	return []maker{
 		{choice.NFTables, func(others []backend.Predecessor) (backend.Successor, error) {
-			n.Predecessors = others
-			return nftables.New(n)
+			options := n // the makers may run at the same time
+			options.Predecessors = others
+			return nftables.New(options)
 		}},
 		{choice.IPTables, func(others []backend.Predecessor) (backend.Successor, error) {
-			i.Predecessors = others
-			return iptables.New(i)
+			options := i
+			options.Predecessors = others
+			return iptables.New(options)
 		}},
 	}
 }
