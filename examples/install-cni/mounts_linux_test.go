@@ -70,6 +70,16 @@ func TestADirectoryThatIsMovedOnTheNode(t *testing.T) {
 // content.
 func TestAnEmptyDirectoryThatIsRemovedOnTheNode(t *testing.T) {
 	t.Parallel()
+	for _, when := range []string{"while the daemon looks", "between two looks"} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			removeEmptyDirectory(t, when == "while the daemon looks")
+		})
+	}
+}
+
+func removeEmptyDirectory(t *testing.T, during bool) {
+	t.Helper()
 	onNode, at := filepath.Join(t.TempDir(), "node"), filepath.Join(t.TempDir(), "container")
 	(&testNode{t: t}).bind(onNode, at)
 	placed, err := mounts.New(mounts.Table, at)
@@ -78,11 +88,17 @@ func TestAnEmptyDirectoryThatIsRemovedOnTheNode(t *testing.T) {
 	}
 	ctx, end := context.WithCancelCause(t.Context())
 	d := &daemon{env: environment{lookAround: time.Millisecond}, mounts: placed, end: end}
-	looked, ended := make(chan struct{}), make(chan error, 1)
-	var once sync.Once
-	go func() { ended <- d.stayPut().Run(ctx, func(string) { once.Do(func() { close(looked) }) }) }()
-	<-looked
-	if err := os.Remove(onNode); err != nil {
+	removed, ended := make(chan error, 1), make(chan error, 1)
+	remove := sync.OnceFunc(func() { removed <- os.Remove(onNode) })
+	looked := func(string) {
+		if during {
+			remove()
+		} else {
+			go remove()
+		}
+	}
+	go func() { ended <- d.stayPut().Run(ctx, looked) }()
+	if err := <-removed; err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -124,11 +124,12 @@ func (m *Mounts) Watch(ctx context.Context, after time.Duration, say func(string
 // laterLook is how many times later than the first look the second one is.
 const laterLook = 10
 
-// silent reports whether a directory could be removed without an event: its own removal causes none
-// as long as it is mounted somewhere, and an empty directory has no content whose removal would.
+// silent reports whether a directory could be removed, or already is, without an event: its own
+// removal causes none as long as it is mounted somewhere, and an empty directory has no content
+// whose removal would. A removed directory can't be read.
 func (m *Mounts) silent() bool {
 	for _, known := range m.known {
-		if entries, err := os.ReadDir(known.directory); err == nil && len(entries) == 0 {
+		if entries, err := os.ReadDir(known.directory); err != nil || len(entries) == 0 {
 			return true
 		}
 	}
