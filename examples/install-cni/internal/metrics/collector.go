@@ -3,7 +3,6 @@
 package metrics
 
 import (
-	"context"
 	"os"
 	"time"
 
@@ -60,7 +59,6 @@ func parts(version string, state *health.State) *collector {
 	contested := c.gauge("meshcni_part_contested", "1 while another program keeps undoing what the part does.", "part")
 	restarts := c.counter("meshcni_part_restarts_total", "How often the part failed as a whole and was started again.", "part")
 	c.read = func(to chan<- prometheus.Metric) {
-		state.Look(context.Background())
 		build(to, 1, version)
 		ready(to, flag(len(state.Reasons()) == 0))
 		for _, condition := range state.Conditions() {

@@ -17,6 +17,7 @@ import (
 // Metrics is safe for concurrent use. Create it with [New].
 type Metrics struct {
 	registry *prometheus.Registry
+	state    *health.State
 
 	installs      *prometheus.CounterVec
 	driftFound    *prometheus.CounterVec
@@ -36,6 +37,7 @@ type Metrics struct {
 func New(version string, state *health.State) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
+		state:    state,
 		culprits: map[string]bool{},
 		installs: counter("istio_cni_installs_total", "Installations of the plugin, by result.", "result"),
 		driftFound: counter("meshcni_drift_found_total",
@@ -69,10 +71,15 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-// Handler serves /metrics.
+// Handler serves /metrics. The parts are checked first, as what some of them report comes from
+// their checks.
 func (m *Metrics) Handler() http.Handler {
+	read := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 5 * time.Second})
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 5 * time.Second}))
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		m.state.Look(r.Context())
+		read.ServeHTTP(w, r)
+	})
 	return mux
 }
 
