@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +51,7 @@ type wireRecord struct {
 	Pod         wirePod            `json:"pod"`
 	Netns       wireNetns          `json:"netns"`
 	Dataplane   string             `json:"dataplane,omitempty"`
-	Plan        *interception.Plan `json:"plan"`
+	Plan        *interception.Plan `json:"plan,omitempty"`
 }
 
 type wirePod struct {
@@ -65,16 +66,22 @@ type wireNetns struct {
 	Inode  uint64 `json:"inode"`
 }
 
-// encode returns the record as JSON in the form of wireRecord.
+// encode returns the record as JSON in the form of wireRecord. The plan, which is most of it, is
+// added to the text of the rest: encoding/json would scan what MarshalJSON returned once more.
 func (r Record) encode() ([]byte, error) {
 	if r.Plan == nil {
 		return nil, errors.New("it has no plan")
 	}
-	return json.Marshal(wireRecord{
+	plan, err := r.Plan.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	rest, err := json.Marshal(wireRecord{
 		Version: version, Network: r.Network, ContainerID: r.ContainerID, Interface: r.Interface, Time: r.Time, Planner: r.Planner,
 		Pod: wirePod{r.Namespace, r.Name, r.UID}, Netns: wireNetns{r.Netns, r.NetnsID.Device, r.NetnsID.Inode},
-		Dataplane: r.Dataplane, Plan: r.Plan,
+		Dataplane: r.Dataplane,
 	})
+	return slices.Concat(bytes.TrimSuffix(rest, []byte("}")), []byte(`,"plan":`), plan, []byte("}")), err
 }
 
 func decode(data []byte) (Record, error) {
