@@ -111,6 +111,10 @@ func TestHostileClaims(t *testing.T) {
 		"parent":           {`{"format": 1, "binaries": [".."]}`, "bare file name"},
 		"configuration":    {`{"format": 1, "configs": [{"name": "/etc/passwd"}]}`, "bare file name"},
 		"lifted":           {`{"format": 1, "configs": [{"name": "a", "lifted": {"name": "../a"}}]}`, "bare file name"},
+		"no configuration": {`{"format": 1, "configs": [{"name": ""}]}`, "bare file name"},
+		"too deep":         {`{"format": 1, "configs": [{"name": "n/x.conf"}]}`, "bare file name"},
+		"drop-in":          {`{"format": 1, "configs": [{"name": "x.conf", "mode": "dropin"}]}`, "x.conf"},
+		"outer drop-in":    {`{"format": 1, "configs": [{"name": "../x.conf", "mode": "dropin"}]}`, "bare file name"},
 		"other kubeconfig": {`{"format": 1, "kubeconfig": "/etc/shadow"}`, "not a kubeconfig of ours"},
 		"other former":     {`{"format": 1, "former_kubeconfigs": ["/etc/shadow"]}`, "not a kubeconfig of ours"},
 	} {

@@ -196,6 +196,9 @@ func TestPauses(t *testing.T) {
 			if paces[8].Pause != 0 || paces[9].Pause <= 0 {
 				t.Errorf("pauses %v", paces)
 			}
+			if !slices.ContainsFunc(paces, func(p Pace) bool { return p.Fight == FightBegan }) {
+				t.Errorf("no fight is reported: %v", paces)
+			}
 			f.wantPasses(Right) // when it is over
 		})
 	}
