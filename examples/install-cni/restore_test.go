@@ -125,7 +125,7 @@ func TestAnOlderPrimaryThatIsGarbageNow(t *testing.T) {
 	n.write(n.netDir, "05-calico.conflist", calico, 0o644)
 	p.waitReady()
 	if got := n.read(n.netDir, "10-calico.conflist"); got != notJSON {
-		t.Errorf("belongs to another program garbage was changed: %q", got)
+		t.Errorf("the garbage, which belongs to another program, was changed: %q", got)
 	}
 }
 

@@ -110,10 +110,10 @@ func TestALinkedPrimary(t *testing.T) {
 		args     string
 		in, then string // the file with the entry, at first and after the link changed
 	}{
-		"not a mode": {"", "00-istio-cni.conflist", "00-istio-cni.conflist"},
-		"drop-in":    {"--container-runtime-version=containerd://2.1.4", "k8s-pod-network/99-istio-cni.conf", "k8s-pod-network/99-istio-cni.conf"},
-		"owned":      {"--install-mode=owned", "02-istio-cni.conflist", "02-istio-cni.conflist"},
-		"splice":     {"--install-mode=splice", "v1/net.json", "v2/net.json"},
+		"no mode": {"", "00-istio-cni.conflist", "00-istio-cni.conflist"},
+		"drop-in": {"--container-runtime-version=containerd://2.1.4", "k8s-pod-network/99-istio-cni.conf", "k8s-pod-network/99-istio-cni.conf"},
+		"owned":   {"--install-mode=owned", "02-istio-cni.conflist", "02-istio-cni.conflist"},
+		"splice":  {"--install-mode=splice", "v1/net.json", "v2/net.json"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -118,7 +118,7 @@ func refusals() map[string]struct {
 	}{
 		"in the host's network": {func(_ *fakenode.Node, p *podnetns.Pod) { p.HostNetwork = true }, podnetns.ObstacleHostNetwork},
 		"no UID":                {func(_ *fakenode.Node, p *podnetns.Pod) { p.UID = "" }, podnetns.ObstacleIncomplete},
-		"no fakenode.Address":   {func(_ *fakenode.Node, p *podnetns.Pod) { p.IPs = nil }, podnetns.ObstacleIncomplete},
+		"no address":            {func(_ *fakenode.Node, p *podnetns.Pod) { p.IPs = nil }, podnetns.ObstacleIncomplete},
 		"nothing":               {func(*fakenode.Node, *podnetns.Pod) {}, podnetns.ObstacleNotFound},
 		"processes in the host's namespace": {
 			func(n *fakenode.Node, _ *podnetns.Pod) { n.Process("/proc/1/ns/net", own) }, podnetns.ObstacleHostNetwork,

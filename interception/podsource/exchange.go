@@ -61,7 +61,7 @@ func (x exchange) do(request *http.Request, text []byte) (status int, answer []b
 		status, answer, failure = x.converse(w, request, text)
 		if failure == nil || w.answered() || ctx.Err() != nil {
 			return status, answer, failure
-		} // else the server closed the connection before it got the request
+		} // else the server closed the connection before it answered anything
 	}
 	connection, err := x.dial(ctx)
 	if err != nil {
