@@ -52,13 +52,7 @@ func TestLaterPartsRunAgainWhenAnEarlierOneWrote(t *testing.T) {
 
 func TestAFailureIsTriedAgainAtOnceOnAnEvent(t *testing.T) {
 	t.Parallel()
-	p := newPart(t, "a", fails, nothing)
-	start(t, p)
-	p.wantRuns(t, 1)
-	p.wantReasons(t, "a: broken")
-	p.touch(t, "file")
-	p.wantRuns(t, 1)
-	p.wantReasons(t)
+	wantEventToHelp(t, fails, "a: broken")
 }
 
 func TestAFailureIsTriedAgainByItself(t *testing.T) {
@@ -71,10 +65,17 @@ func TestAFailureIsTriedAgainByItself(t *testing.T) {
 
 func TestWaitingEndsWithAnEvent(t *testing.T) {
 	t.Parallel()
-	p := newPart(t, "a", waits, nothing)
+	wantEventToHelp(t, waits, "a: waiting for a friend")
+}
+
+// wantEventToHelp runs a part whose first pass has this result and reason, and checks that the pass
+// after an event makes it ready.
+func wantEventToHelp(t *testing.T, first result, reason string) {
+	t.Helper()
+	p := newPart(t, "a", first, nothing)
 	start(t, p)
 	p.wantRuns(t, 1)
-	p.wantReasons(t, "a: waiting for a friend")
+	p.wantReasons(t, reason)
 	p.touch(t, "file")
 	p.wantRuns(t, 1)
 	p.wantReasons(t)
