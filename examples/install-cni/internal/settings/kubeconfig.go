@@ -56,8 +56,9 @@ func (s Settings) oldKubeconfig() bool { return s.KubeconfigFile != "" || s.HasT
 // LogSocket returns the path where Istio's plugins send what they log.
 func (s Settings) LogSocket() string { return filepath.Join(s.RunDir, spool.IstioLogSocket) }
 
-// kubeconfigName parses a bare name that shows what the file is, and that no container runtime
-// takes for a configuration: an uninstall removes the file of this name. It may be empty.
+// kubeconfigName parses the bare name of a kubeconfig, or nothing. An uninstall removes the file of
+// this name, so the name must show what the file is, and no container runtime may take it for a
+// configuration.
 func kubeconfigName(of func(*Settings) *string) parser {
 	return checked("name", shape{Type: "string", Pattern: `^([^/]*kubeconfig)?$`}, of, func(name string) error {
 		if name != "" && (name != filepath.Base(name) || !filepath.IsLocal(name) || !strings.HasSuffix(name, "kubeconfig")) {

@@ -21,10 +21,10 @@ const maxRecord = 8 << 20
 // file of the run directory that other processes read with [Recorded]. It is a piece of the
 // installation (package installed), ahead of those that use the settings. Create it with [NewLive].
 //
-// A mounted ConfigMap changes all at once, when the kubelet replaces a link; there is no polling.
-// Live settings take effect at once. Other changes and errors are logged once and are in the
-// record. The daemon stays ready: a bad value leaves the node as it was, and would make all nodes
-// of a cluster unready at the same time.
+// A mounted ConfigMap changes as a whole, when the kubelet replaces a link; Live doesn't poll. Live
+// settings take effect at once. Other changes and errors are logged once, and are in the record.
+// The daemon stays ready despite a bad value: the value leaves the node as it was, and an unready
+// daemon would make all nodes of a cluster unready at the same time.
 type Live struct {
 	loaded   Loaded
 	use      func(Settings)

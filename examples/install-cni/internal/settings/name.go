@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// dnsName is the pattern of an RFC 1123 subdomain: names of namespaces, pods and DaemonSets
-	// allow no more than that.
+	// dnsName is the pattern of an RFC 1123 subdomain, which every name of a namespace, a pod or a
+	// DaemonSet matches.
 	dnsName = dnsLabel + `(\.` + dnsLabel + `)*`
 	// dnsLabel is the pattern of one label in it.
 	dnsLabel = `[a-z0-9]([a-z0-9-]*[a-z0-9])?`
@@ -90,6 +90,7 @@ func taintKey() parser {
 	return key(of, "^("+dnsName+"/"+labelName+")?$", "write a key with a domain, such as meshcni.io/not-ready")
 }
 
+// key parses a key that matches a pattern, and whose domain is no longer than a Kubernetes name.
 func key(of func(*Settings) *string, pattern, remedy string) parser {
 	p := matching("key", shape{Type: "string", Pattern: pattern, MaxLength: maxName + 64}, of, remedy)
 	set := p.apply

@@ -29,7 +29,7 @@ type parser struct {
 	apply func(s *Settings, value string) error
 }
 
-// parsed returns a parser for a field, which parse returns the value of.
+// parsed returns a parser that stores in a field what parse returns, unless parse fails.
 func parsed[T any](kind string, in shape, field func(*Settings) *T, parse func(string) (T, error)) parser {
 	return parser{kind: kind, shape: in, apply: func(s *Settings, value string) error {
 		result, err := parse(value)
@@ -40,12 +40,13 @@ func parsed[T any](kind string, in shape, field func(*Settings) *T, parse func(s
 	}}
 }
 
-// checked returns a parser that stores a text as it is.
+// checked returns a parser that stores a text as it is, if check accepts it.
 func checked(kind string, in shape, field func(*Settings) *string, check func(string) error) parser {
 	return parsed(kind, in, field, func(value string) (string, error) { return value, check(value) })
 }
 
-// matching is checked with the shape's own pattern and length.
+// matching returns a parser that stores a text if the shape's own pattern and length allow it. The
+// remedy is the error for other texts.
 func matching(kind string, in shape, field func(*Settings) *string, remedy string) parser {
 	return checked(kind, in, field, func(value string) error {
 		if matched, err := regexp.MatchString(in.Pattern, value); err != nil || !matched || len(value) > in.MaxLength {
@@ -105,7 +106,7 @@ func ignored(kind, name, standard string) parser {
 	}}
 }
 
-// list parses the members that split returns; spaces around them and empty ones are ignored.
+// list parses each member that split returns; spaces around members and empty ones are ignored.
 func list(
 	kind string, item shape, of func(*Settings) *[]string, split func(string) []string, parse func(string) (string, error),
 ) parser {
@@ -192,7 +193,7 @@ func absolute(value string) (string, error) {
 	return filepath.Clean(value), nil
 }
 
-// times is the pattern of one or more times with their units.
+// times is the pattern of a time with its unit; repeated, it is that of a duration such as 1h30m.
 const times = `([0-9.]+(ns|us|µs|ms|s|m|h))`
 
 // duration parses a time of the plugin's configuration.
@@ -303,7 +304,7 @@ func checkAddress(value string) error {
 }
 
 // loopback parses an address that only this machine can reach, or nothing. Host names are refused,
-// whatever they resolve to now.
+// whatever they resolve to today.
 func loopback(of func(*Settings) *string) parser {
 	const pattern = `^((127\.[0-9.]+|\[[0-9a-f:]+\]):[0-9]+)?$`
 	return checked("address", shape{Type: "string", Pattern: pattern}, of, func(value string) error {
