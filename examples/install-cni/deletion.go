@@ -47,8 +47,8 @@ func newDaemonSetClient(s settings.Settings) (daemonset.Client, error) {
 	return daemonset.Client{Account: account, Namespace: s.PodNamespace, Name: s.AgentName, Node: s.NodeName}, err
 }
 
-// part keeps up with the API server's answers about the DaemonSet while it is wanted, so that its
-// deletion can be recognised. It calls worked after each. No other part waits for it.
+// part asks the API server for the DaemonSet from time to time, so that a deletion can be
+// recognised, and calls worked after each answer. No other part waits for it.
 func (d *deletion) part(worked func()) parts.Part {
 	return parts.Part{Name: "daemonset", Auxiliary: true, Run: func(ctx context.Context, say func(string)) error {
 		failures, said := upkeep.Failures(), ""
@@ -94,7 +94,8 @@ func (d *deletion) wait(ctx context.Context, pause time.Duration) bool {
 	return true
 }
 
-// hear remembers whether the ConfigMap exists that is removed only at the end of the installation.
+// hear remembers whether the installation's ConfigMap exists: only the end of the installation
+// removes it.
 func (d *deletion) hear(there bool) {
 	switch word, changed := d.client.Memory.Hear(there); {
 	case changed && word == daemonset.Removed:

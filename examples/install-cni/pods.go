@@ -49,8 +49,8 @@ func newPodWatch(env environment, s settings.Settings, log *slog.Logger, level *
 	return w
 }
 
-// command returns the node-watcher's command, with the values that the plugin's kubeconfig
-// is made from.
+// command returns the node-watcher's command line, with the values that the plugin's kubeconfig is
+// made from.
 func (w *podWatch) command(dir string) ([]string, error) {
 	s := w.settings
 	program := s.NodeWatcher
@@ -100,8 +100,8 @@ func (w *podWatch) repairConfig() *repairconf.Config {
 	return config
 }
 
-// exclude applies the namespaces that are excluded now, and reports whether they have changed:
-// repair must not take their pods for pods that are not captured.
+// exclude applies the namespaces that are excluded now, so that repair doesn't take their pods for
+// pods that lack their rules. It reports whether the namespaces have changed.
 func (w *podWatch) exclude(namespaces []string) (changed bool) {
 	return !slices.Equal(*w.excluded.Swap(&namespaces), namespaces)
 }

@@ -7,8 +7,8 @@ import (
 	"net/http/pprof"
 )
 
-// profiles serves /debug/pprof/: on a loopback address only, because a profile reveals the content
-// of memory.
+// profiles serves /debug/pprof/. A profile reveals the content of memory, so the setting
+// pprof-address accepts only loopback addresses.
 func profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

@@ -10,10 +10,9 @@ import (
 	"net/http"
 )
 
-// Taint is a taint of a node, with any effect: the one that keeps pods from new nodes until the
-// plugin is installed
-// (https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/). The program that
-// creates the nodes sets it, for example with the kubelet's --register-with-taints.
+// Taint keeps pods from a new node until the plugin is installed. Its effect doesn't matter here.
+// The program that creates the node sets it, for example with the kubelet's --register-with-taints
+// (https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/).
 type Taint struct {
 	Account Account
 	// Node is the node's name, Key the taint's.
