@@ -70,8 +70,8 @@ func parts(version string, state *health.State) *collector {
 	return c
 }
 
-// Token adds the age of the service account's token, which is in a file. It is omitted while there
-// is none.
+// Token adds the age of the service account's token, from the time of its file. Without the file,
+// the metric is omitted.
 func (m *Metrics) Token(file string, now func() time.Time) {
 	c := &collector{}
 	age := c.gauge("meshcni_service_account_token_age_seconds", "How long ago the service account's token was written.")
@@ -100,7 +100,7 @@ func (m *Metrics) Claim(current func() string) {
 	m.registry.MustRegister(c)
 }
 
-// Server adds how the API server answers the node-watcher. The status is nil while it is not known.
+// Server adds how the API server answers the node-watcher. The status is nil while it is unknown.
 func (m *Metrics) Server(status func() *podsource.ServerStatus) {
 	c := &collector{}
 	silence := c.gauge("meshcni_api_server_silence_seconds", "For how long the API server has said nothing about the node's pods.")
@@ -126,8 +126,8 @@ func verdicts() []repair.Verdict {
 	}
 }
 
-// Repair adds the state of repair. The status is nil while repair is off, or nothing is known. The
-// counters restart with the process that repairs.
+// Repair adds the state of repair. The status is nil while repair is off or its state is unknown.
+// The counters start at zero again with the process that repairs.
 func (m *Metrics) Repair(status func() *repairconf.Status) {
 	c := &collector{}
 	done := c.counter("istio_cni_repair_pods_repaired_total",

@@ -71,8 +71,7 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-// Handler serves /metrics. The parts are checked first, as what some of them report comes from
-// their checks.
+// Handler serves /metrics. It has the parts checked first: a check may change what they report.
 func (m *Metrics) Handler() http.Handler {
 	read := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 5 * time.Second})
 	mux := http.NewServeMux()

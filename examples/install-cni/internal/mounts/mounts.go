@@ -79,12 +79,12 @@ func (m *Mounts) Moved() error {
 	return nil
 }
 
-// Watch compares until ctx ends, and returns nil then, or returns the error of [Mounts.Moved]. It
-// calls say with "" after each comparison that finds nothing.
+// Watch calls [Mounts.Moved] again and again, and returns its error. It returns nil when ctx ends.
+// It calls say with "" whenever no directory has moved.
 //
-// Removing a directory removes its content first, and moving it moves what is watched. So Watch
-// compares some time after such events, and once more later. It polls only if there would be no
-// events.
+// Removing a directory removes its content first, and moving a directory moves what is watched. So
+// Watch looks when the given time has passed after such an event, and once more much later. It
+// polls only if a removal may cause no event.
 func (m *Mounts) Watch(ctx context.Context, after time.Duration, say func(string)) error {
 	directories := make([]string, len(m.known))
 	for i, known := range m.known {
@@ -124,9 +124,9 @@ func (m *Mounts) Watch(ctx context.Context, after time.Duration, say func(string
 // laterLook is how many times later than the first look the second one is.
 const laterLook = 10
 
-// silent reports whether a directory could be removed, or already is, without an event: its own
-// removal causes none as long as it is mounted somewhere, and an empty directory has no content
-// whose removal would. A removed directory can't be read.
+// silent reports whether a directory may be removed, or already was, without an event. The removal
+// of a directory causes none as long as it is mounted somewhere, and in an empty one there is no
+// content whose removal would. A removed directory can't be read.
 func (m *Mounts) silent() bool {
 	for _, known := range m.known {
 		if entries, err := os.ReadDir(known.directory); err != nil || len(entries) == 0 {

@@ -144,13 +144,13 @@ const (
 	mostPanics = 3 // in a row
 )
 
-// series counts failures in a row, and panics among the last of them.
+// series counts a part's failures in a row, and how many of the latest ones were panics.
 type series struct {
 	upkeep.Series
 	panics int
 }
 
-// newSeries returns an empty series: running for five minutes begins a new one.
+// newSeries returns an empty series. Five minutes without a failure begin a new one.
 func newSeries() *series {
 	return &series{Series: upkeep.Series{First: firstPause, Most: time.Minute, Calm: 5 * time.Minute}}
 }
