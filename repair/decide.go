@@ -211,8 +211,8 @@ type Record struct {
 
 // Mesh decides about pods as the plugin does, by the pod alone. A sidecar.Mesh is one.
 type Mesh interface {
-	// Decide returns whether the mesh captures the pod, and why. The reason is also that of the
-	// finding [NotOurs] for a pod that is not captured. A pod with a record stays in the mesh if the
-	// decision is OfPod.
+	// Decide returns whether the mesh captures the pod, and why. For a pod that is not captured, the
+	// reason is also that of the finding [NotOurs]. A pod with a record stays in the mesh even so, if
+	// OfPod is set: then a user who may edit the pod has brought the decision about.
 	Decide(pod interception.Pod) interception.Decision
 }

@@ -50,8 +50,9 @@ const (
 	jsonType    = "application/json"
 )
 
-// Informer lists and watches the selected pods of a node, and keeps of them what matters. The
-// caller runs it. It never resyncs by itself. Without the node's name it returns [ErrOptions].
+// Informer lists and watches the selected pods of a node, and keeps only what decides about them,
+// as objects that only a [Controller] reads ([Options].Informer). The caller runs it. It never
+// resyncs by itself. Without the node's name, the error is [ErrOptions].
 func (c *Client) Informer(node string, pods Selection) (cache.SharedIndexInformer, error) {
 	informer, err := nodepods.NewInformer(c.rest, node, pods.labels, pods.fields)
 	if errors.Is(err, nodepods.ErrNoNode) {

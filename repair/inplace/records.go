@@ -14,7 +14,7 @@ import (
 
 // Records observe pods by what the plugin recorded alone. They distinguish a pod that was started
 // without the plugin from one that was captured at its start. Only a [Repairer] sees that a pod has
-// lost its rules since.
+// lost its rules since. The embedded Records, which [podnetns.NewRecords] returns, must be set.
 type Records struct {
 	*podnetns.Records
 }

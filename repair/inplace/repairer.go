@@ -38,7 +38,8 @@ type Options struct {
 	Mesh Mesh
 	// Owner is the owner of the mesh's rules: the plugin's owner.
 	Owner interception.Owner
-	// Plan returns the plan of a captured pod for a network namespace with these facts.
+	// Plan returns the plan of a captured pod for a network namespace with these facts, as the
+	// plugin makes it.
 	Plan func(pod interception.Pod, facts interception.Facts) (*interception.Plan, error)
 	// Planner is the version of this program, for the records of its own plans.
 	Planner string
@@ -61,11 +62,11 @@ type Mesh interface {
 // the rules are in place, they are not replaced by what the pod asks for later.
 var ErrNotRecorded = errors.New("what was applied could not be recorded")
 
-// ErrChanged is in the error for a plan that is not the pod's, or no longer.
+// ErrChanged is in the error of [Repairer.Repair] for a plan that is not, or no longer, the pod's.
 var ErrChanged = errors.New("look at the pod again, or have it created again")
 
-// ErrUnrepaired is in the error for a namespace that differs from the plan right after the plan was
-// applied.
+// ErrUnrepaired is in the error of [Repairer.Repair] for a namespace that differs from the plan
+// right after the plan was applied.
 var ErrUnrepaired = errors.New("find out which program changes the rules of the namespace meanwhile")
 
 // NewRepairer returns a Repairer, and looks at nothing yet. The error is about the options, those
