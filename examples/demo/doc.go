@@ -12,8 +12,8 @@
 // API server, which serves one pod, and the programs of the pod's containers, which answer each
 // connection with what they see.
 //
-//	demo ── builds the binaries, then runs itself again in a sandbox (internal/testing/sandbox) and makes
-//	  │
+//	demo ── builds the binaries, then runs itself again in a sandbox (package
+//	  │     internal/testing/sandbox) and makes
 //	  ├─ a node: directories for CNI's configuration, binaries, cache and run-time files, and
 //	  │  addresses that represent the world
 //	  ├─ an API server that serves the pod     ◀─── token ─────┐
