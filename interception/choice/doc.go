@@ -19,7 +19,8 @@
 // # Leftovers
 //
 // When another dataplane than before applies a plan, it removes its predecessor's rules once the
-// new ones are in place. The candidates of package standard know each other for this.
+// new ones are in place. The candidates of package standard know each other for this. They do not
+// know a program's own dataplane: what it has applied stays until Remove.
 //
 // # Goals
 //

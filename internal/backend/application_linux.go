@@ -34,7 +34,7 @@ type application struct {
 	record    route.Record // what the owner and the predecessors remember
 }
 
-// unfinishedError is why something of the replaced plan is left.
+// unfinishedError means that something of the replaced plan is left, and why.
 type unfinishedError struct{ error }
 
 // Unwrap returns the reason.
@@ -48,7 +48,7 @@ func unfinished(err error) error {
 }
 
 // repeated opens the rules and calls attempt until no other program's change gets in between, and
-// once more when the attempt left something unfinished.
+// once more after an attempt that left something unfinished.
 func (d *Dataplane) repeated(ctx context.Context, a *application, attempt func(*application, context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err

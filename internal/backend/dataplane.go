@@ -13,22 +13,23 @@ import (
 	"github.com/meshcni/meshcni/internal/route"
 )
 
-// Dataplane has the methods of an [interception.Dataplane], and of a [Predecessor], over a
-// backend's rules.
+// Dataplane has the methods of a [Successor] over a backend's rules, except Supports, which the
+// backend has itself.
 type Dataplane struct {
 	// Open returns the owner's rules in a namespace, and what closes them. It reads nothing of the
 	// owner yet.
 	Open func(ns *interception.Netns, owner interception.Owner) (_ Rules, closeRules func(), _ error)
 	// Create, unless it is nil, applies a plan of rules alone to a namespace that has nothing of
-	// the owner. It takes no lock, and reports false if the owner has something.
+	// the owner. It takes no lock. It reports false, without an error, if the owner has something,
+	// or if it is unknown what the kernel has done: the plan is then applied under the lock.
 	Create func(ctx context.Context, ns *interception.Netns, p *interception.Plan) (bool, error)
-	// Supports is [interception.Dataplane.Supports].
+	// Supports is the backend's [interception.Dataplane.Supports].
 	Supports func(p *interception.Plan) error
-	// Kernel opens a namespace for what precedes the rules.
+	// Kernel gives access to a namespace, for what precedes the rules: kernel.Of except in tests.
 	Kernel func(in *os.File) kernel.Namespace
 	// Protocols are the owners' protocol numbers.
 	Protocols route.Protocols
-	// Predecessors are dataplanes that may have rules of the same owners.
+	// Predecessors are other dataplanes that may have rules of the same owners.
 	Predecessors []Predecessor
 }
 
@@ -84,7 +85,8 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 	return state, nil
 }
 
-// given refuses a namespace that is not open, or a stand-in. Opening it has verified which it is.
+// given refuses a namespace that is not open, and a stand-in. That it is not the host's was
+// verified when it was opened.
 func given(ns *interception.Netns) error {
 	if err := ns.Check(); err != nil {
 		return err

@@ -25,7 +25,7 @@ type Predecessor interface {
 	RemoveRules(ctx context.Context, ns *interception.Netns, owner interception.Owner) error
 }
 
-// Successor is a dataplane that can precede others, and be preceded by them.
+// Successor is a dataplane that can take over from others, and they from it.
 type Successor interface {
 	interception.Dataplane
 	Predecessor

@@ -10,17 +10,17 @@ import (
 )
 
 // Rules are one owner's rules in a network namespace as a backend keeps them, and with them the
-// record of the state before. They serve one call of a dataplane; a context whose end they find
-// means that they change nothing.
+// record of the state before. They serve one call of a dataplane. A method that finds its context
+// ended changes nothing.
 //
-// Look comes first, and the other methods go on from what it has found. After an error of Write or
+// Look comes first, and the other methods rely on what it has found. After an error of Write or
 // Remember the rules and the record are as they were before the call. An error that wraps
 // unix.ERESTART means that another program has changed rules since Look: the caller starts again.
 type Rules interface {
 	// Look reads what the namespace holds.
 	Look(ctx context.Context) (Standing, error)
-	// Write replaces the rules by those of p, and the record. It writes nothing if both are in
-	// place. A plan without objects has no rules; with an empty record nothing is left.
+	// Write replaces the rules by those of p, and the record. It changes nothing if both are in
+	// place. A plan without objects has no rules; if the record is empty, too, nothing is left.
 	Write(ctx context.Context, p *interception.Plan, record route.Record) error
 	// Remember replaces the record, and leaves the rules as they are.
 	Remember(ctx context.Context, record route.Record) error
