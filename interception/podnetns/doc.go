@@ -8,10 +8,10 @@
 //
 // A [Finder] follows every lead to a pod: the plugin's record, libcni's cache of results, and the
 // cgroups of processes, which name pods and containers. A lead counts if it shows the pod's UID,
-// and ends in a namespace that has one of the pod's addresses, is neither the host's nor this
-// process's own, and holds no process of another pod. All leads that count must end in the same
-// namespace. Otherwise a [RefusalError] has the [Obstacle], the leads that were followed, and what
-// the operator can do.
+// and ends in a namespace that has one of the pod's addresses and is neither the host's nor this
+// process's own. Cgroups that name no pod may show the id of one of its containers instead. All
+// leads that count must end in the same namespace, and no process of another pod may be in it.
+// Otherwise a [RefusalError] has the [Obstacle], the leads, and what the operator can do.
 //
 // [Records] answer without a namespace: what the plugin has recorded of a pod.
 //

@@ -62,15 +62,16 @@ type Found struct {
 // error is a [*RefusalError], or the context's.
 func (f *Finder) Find(ctx context.Context, pod Pod) (*Found, error) { return f.find(ctx, pod, true) }
 
-// FindToRead is Find for a caller that only reads. It looks at no process if a record leads to the
-// pod, so it may return a namespace that another pod shares.
+// FindToRead is Find for a caller that only reads. It looks at processes only if neither the
+// plugin's record nor libcni's cache leads to the pod, so it may return a namespace that another
+// pod shares.
 func (f *Finder) FindToRead(ctx context.Context, pod Pod) (*Found, error) {
 	return f.find(ctx, pod, false)
 }
 
 // Roots are the directories of the node's files, as this process sees them. In a container each is
-// a mount of the host's directory. An empty one is not searched, except Proc; the more of them are
-// given, the more surely a pod is found.
+// a mount of the host's directory. An empty one is not searched, except Proc. Each of them can lead
+// to a pod when the others do not.
 type Roots struct {
 	// Proc is a proc file system whose process 1 is the host's; "/proc" if empty. Opening other
 	// users' namespaces through it takes CAP_SYS_PTRACE.

@@ -44,8 +44,8 @@ func newRecords(r Roots) *Records {
 func (r *Records) HasJournal() bool { return r.roots.Journal != "" }
 
 // Record returns the record of the pod with this UID, the latest if its network was set up more
-// than once. If there is none, it returns that of another pod of the same name, or nil. The error
-// reports what cannot be read.
+// than once. If there is none, it returns that of another pod of the same name, or nil; then an
+// error may come with it, about a record that cannot be read and may be the pod's.
 func (r *Records) Record(pod Pod) (*journal.Record, error) {
 	latest, damaged, err := r.latest(pod)
 	if err != nil {
@@ -123,11 +123,12 @@ func (r *Records) LeftBehind(record *journal.Record) (bool, error) {
 	return others, nil
 }
 
-// Write records what was applied in the pod's namespace. If the runtime has unmounted the namespace
-// meanwhile, Write takes the record back: the DEL came before it, and no other will follow.
+// Write records what was applied in the namespace that Find has found; the roots need a Journal. If
+// the runtime has unmounted the namespace meanwhile, Write removes the record again: the DEL came
+// before it, and no other will follow.
 func (f *Finder) Write(record journal.Record, in *Found) error {
 	err := f.journal.Write(record)
-	// Otherwise nothing has shown that the mount exists.
+	// Unless the path is known, nothing has shown that the namespace was mounted there.
 	if known := record.Netns != "" && record.Netns == in.Path; err != nil || !known || f.present(record) {
 		return err
 	}

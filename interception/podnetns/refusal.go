@@ -15,7 +15,8 @@ type RefusalError struct {
 	// Obstacle is a word for logs and metrics, Detail a sentence without a full stop.
 	Obstacle Obstacle
 	Detail   string
-	// Leads are those that were followed.
+	// Leads are those that were followed. If the obstacle is [ObstacleAmbiguous] or
+	// [ObstacleShared], they are only those that count.
 	Leads []Lead
 }
 
