@@ -63,7 +63,9 @@ type Options struct {
 	Protocols map[interception.Owner]uint8
 	// Predecessors are dataplanes that may have rules of the same owners in the same namespaces.
 	// Apply removes these once the plan's own rules are in place, and Remove together with the
-	// others. The rules of dataplanes that are not in the list are left alone.
+	// others. The rules of dataplanes that are not in the list are left alone. Package
+	// choice/standard fills in the list. A program without it appends the other package's
+	// dataplane.
 	Predecessors []backend.Predecessor
 }
 

@@ -20,7 +20,7 @@ import (
 type ownedRules struct {
 	*Dataplane
 	ns     *interception.Netns
-	plan   *interception.Plan // what Write is for; without objects before
+	plan   *interception.Plan // the plan of Write; before Write, one without objects
 	prefix string
 	tools  *tools
 	s      standing

@@ -24,7 +24,7 @@ func (d *Dataplane) open(ns *interception.Netns, owner interception.Owner) (back
 	return r, r.close, nil
 }
 
-// create checks for the table before, as a refused transaction waits as long as one that deletes.
+// create looks for the table first: a refused transaction takes as long as one that deletes.
 func (d *Dataplane) create(ctx context.Context, ns *interception.Netns, p *interception.Plan) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err

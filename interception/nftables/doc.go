@@ -56,10 +56,10 @@
 //
 // # Rules of another dataplane
 //
-// Apply also removes the owner's rules of [Options.Predecessors], which package standard sets. For
-// a new pod it looks for them after the first transaction. Otherwise it removes them under the
-// lock, once the plan's own rules are in place and before stale objects. It takes over the
-// predecessors' record of the namespace.
+// Apply also removes the rules that [Options.Predecessors] have put in place for the owner. For a
+// new pod it looks for them after the first transaction. Otherwise it removes them under the lock,
+// once the plan's own rules are in place and before stale objects. It takes over the predecessors'
+// record of the namespace.
 //
 // # Observing
 //

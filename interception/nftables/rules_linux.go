@@ -28,7 +28,7 @@ type ownedRules struct {
 	table      bool
 	handle     uint64 // of the table: unique to each; 0 when it is unknown
 	record     route.Record
-	missing    error // the kernel has no nf_tables, and so the owner has no table
+	missing    error // set if the kernel has no nf_tables; the owner then has no table
 }
 
 func (r *ownedRules) close() {
