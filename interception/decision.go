@@ -9,8 +9,8 @@ type Decision struct {
 	Reason Reason
 	// Detail may name what the test found: a namespace, a container, or a key with its value.
 	Detail string
-	// OfPod reports that an edit of a running pod can cause the decision. The rules in the pod's
-	// namespace do not depend on it: they date from the pod's start.
+	// OfPod reports that an edit of a running pod can cause the decision. Such an edit does not
+	// change the rules in the pod's namespace, which date from the pod's start.
 	OfPod bool
 }
 

@@ -47,7 +47,7 @@ func (n *Node) must(err error) {
 	}
 }
 
-// Link makes a link, in place of what is at the path.
+// Link makes a symbolic link, and replaces what is at the path.
 func (n *Node) Link(to, path string) {
 	n.Helper()
 	_ = os.Remove(path) // mostly nothing is there
@@ -82,7 +82,8 @@ func (n *Node) Process(netns, cgroup string) {
 	n.Write(filepath.Join(dir, "cgroup"), cgroup)
 }
 
-// Result adds an entry of the pod's name to libcni's cache.
+// Result adds an entry about the pod shop/cart-0 to libcni's cache. Without a uid, the entry names
+// none.
 func (n *Node) Result(container, netns, uid string) {
 	n.Helper()
 	args := [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", "cart-0"}}
@@ -97,8 +98,8 @@ func (n *Node) Result(container, netns, uid string) {
 	n.Write(filepath.Join(n.Roots.Results, "pods-"+container+"-eth0"), string(entry))
 }
 
-// Record writes the plugin's record of the pod of the same name; without a plan, of some plan. The
-// namespace may be nil.
+// Record writes the plugin's record of the pod shop/cart-0. A nil plan stands for a minimal one.
+// The namespace may be nil.
 func (n *Node) Record(uid string, ns *sandbox.Namespace, path string, plan *interception.Plan) {
 	n.Helper()
 	if plan == nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The pod shop/cart-0, which a test looks for, and another one.
+// The pod shop/cart-0, which tests look for, and the UID of another pod.
 const (
 	UID       = "1c6b2f1e-9d3c-4f7a-8a51-0f3b9c2d4e5f"
 	OtherUID  = "2d7c3a2f-0e4d-4a8b-9b62-1a4c0d3e5f60"

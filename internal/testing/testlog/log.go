@@ -49,8 +49,8 @@ func (l *Log) Tell() {
 // News is ready after a Write or Tell since it was last read. One goroutine reads it.
 func (l *Log) News() <-chan struct{} { return l.news }
 
-// Await returns true once the condition holds, which it checks at the start and after each news; it
-// returns false if that takes longer than the patience. One goroutine waits at a time.
+// Await returns true once the condition holds, and false if that takes longer than the patience. It
+// checks the condition at the start and whenever News is ready. One goroutine waits at a time.
 func (l *Log) Await(patience time.Duration, condition func() bool) bool {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
