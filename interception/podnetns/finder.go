@@ -38,7 +38,7 @@ type Finder struct {
 // NewFinder returns a Finder, and reads nothing yet. The error is about the roots; on other systems
 // than Linux it wraps [interception.ErrUnsupported].
 func NewFinder(r Roots) (*Finder, error) {
-	if err := errors.Join(r.Validate(), supported()); err != nil {
+	if err := errors.Join(r.validate(), supported()); err != nil {
 		return nil, fmt.Errorf("find network namespaces of pods: %w", err)
 	}
 	return &Finder{newRecords(r)}, nil
@@ -87,8 +87,8 @@ type Roots struct {
 	Journal string
 }
 
-// Validate returns an error for each path that is not absolute.
-func (r Roots) Validate() error {
+// validate returns an error for each path that is not absolute.
+func (r Roots) validate() error {
 	var errs []error
 	for _, path := range append([]string{r.Proc, r.Results, r.Journal}, r.Netns...) {
 		if path != "" && !filepath.IsAbs(path) {

@@ -23,7 +23,7 @@ type Records struct {
 // NewRecords reads nothing yet. It uses two of the roots: Journal, which is required, and Results,
 // which distinguishes the record of a pod's sandbox from one that an earlier sandbox left.
 func NewRecords(r Roots) (*Records, error) {
-	err := r.Validate()
+	err := r.validate()
 	if r.Journal == "" {
 		err = errors.Join(err, errors.New("the journal's directory is needed"))
 	}
