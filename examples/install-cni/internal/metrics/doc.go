@@ -7,7 +7,7 @@
 // The names of Istio's install-cni keep their meaning: istio_cni_installs_total and
 // istio_cni_install_ready. All others begin with meshcni_. Every label has one of a few values: an
 // unknown value from a plugin counts as "other". Users rely on names and labels, as do the
-// dashboard and the alerts in examples/install-cni/monitoring; tests keep them consistent.
+// dashboard and the alerts in examples/charts/meshcni/monitoring; tests keep them consistent.
 //
 // # Non-goals
 //

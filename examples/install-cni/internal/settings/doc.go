@@ -12,5 +12,6 @@
 // together, as are names that look like a setting but are not. Settings of Istio's without effect
 // here are accepted, and listed if they were changed.
 //
-// Non-goals: what a setting does. Files of the node belong to the installer.
+// [Load] reads the settings once; [Live] follows the directory while a daemon runs. Non-goals: what
+// a setting does, and files of the node, which belong to the installer.
 package settings
