@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodepods is the watch of one node's pods: a client-go informer, of which a process needs
-// only one, however many of its parts follow the pods.
+// Package nodepods watches the pods of one node with a client-go informer. A process needs only one
+// informer, however many of its parts follow the pods.
 //
 // # Goals
 //
@@ -11,5 +11,5 @@
 //
 // # Non-goals
 //
-// Nothing is decided about a pod here: package repair/controller and the programs do that.
+// It decides nothing about a pod: package repair/controller and the programs do that.
 package nodepods

@@ -44,13 +44,13 @@ func codecs(version schema.GroupVersion) runtime.NegotiatedSerializer {
 	return serializer.NewCodecFactory(scheme).WithoutConversion()
 }
 
-// ErrNoNode means that the node has no name. The API server would select the pods that are on no
-// node.
+// ErrNoNode means that the caller gave no name of a node. With an empty one, the API server would
+// select the pods that are on no node.
 var ErrNoNode = errors.New("the node's name is needed")
 
-// NewInformer returns an informer of the selected pods of a node, as [*Object], of which it keeps
-// what matters. The selectors may be nil. The caller runs the informer, which never resyncs by
-// itself.
+// NewInformer returns an informer of the selected pods of a node. It has them as [*Object], and
+// keeps only what matters of each. The selectors may be nil. The caller runs the informer, which
+// never resyncs by itself.
 func NewInformer(client cache.Getter, node string, byLabel labels.Selector, byField fields.Selector) (cache.SharedIndexInformer, error) {
 	if node == "" {
 		return nil, ErrNoNode
