@@ -90,7 +90,8 @@ func (p *probing) send(ctx context.Context, probe updateProbe) {
 	}
 }
 
-// stop waits for the probes that are on their way, and returns which bypassed the proxy.
+// stop waits for the probes that are on their way. It returns which bypassed the proxy, and the
+// errors of those that failed.
 func (p *probing) stop() []string {
 	p.cancel()
 	p.group.Wait()

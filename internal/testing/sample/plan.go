@@ -133,7 +133,7 @@ func (g Generator) action(kind interception.TableKind, hook interception.Hook, m
 	return Pick(g.Choices, actions...)
 }
 
-// translations returns those that the hook and the match allow.
+// translations returns the address translations that the hook and the match allow.
 func (g Generator) translations(hook interception.Hook, match interception.Match) []interception.Action {
 	source := hook == interception.Input || hook == interception.Postrouting
 	port := interception.Port(0)
