@@ -50,7 +50,8 @@ func (c *call) add(ctx context.Context, args *skel.CmdArgs) (err error) {
 	return nil
 }
 
-// capture decides about the pod as far as that costs nothing, and learns about it otherwise.
+// capture decides about the pod without asking a source if it can. Otherwise it asks the sources,
+// and enforces the decision.
 func (a *addition) capture(ctx context.Context, c *config, ref podsource.Ref) error {
 	request := &Request{Command: "ADD", Pod: ref, Attachment: a.attachment, Netns: a.netns, Config: c.Config}
 	within, cancel := withTimeout(ctx, c.Timeout.Duration())
@@ -77,12 +78,12 @@ func (a *addition) capture(ctx context.Context, c *config, ref podsource.Ref) er
 	}
 }
 
-// withTimeout ends with the time that an ADD or a CHECK has in all.
+// withTimeout returns a context that ends when the time for an ADD or a CHECK is over.
 func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("the timeout of %v is over: %w", d, context.DeadlineExceeded))
 }
 
-// decideAlone decides as far as no source has to be asked.
+// decideAlone decides about a pod for which no source has to be asked.
 func (c *call) decideAlone(ctx context.Context, r *Request) (_ sidecar.Decision, decided bool, _ error) {
 	if decision, decided := c.Mesh.ByName(r.Pod.Namespace, r.Pod.Name); decided {
 		return decision, true, nil
@@ -98,7 +99,7 @@ func (c *call) decideAlone(ctx context.Context, r *Request) (_ sidecar.Decision,
 	return sidecar.Decision{}, false, nil
 }
 
-// enforce decides about the pod, now that it is known, and redirects its traffic where the decision
+// enforce decides about the pod that a source returned, and redirects its traffic if the decision
 // says so.
 func (a *addition) enforce(ctx context.Context, c *config, ref podsource.Ref, answer podsource.Answer) error {
 	a.log, a.report.Source = a.log.With("source", answer.Source), answer.Source
@@ -119,7 +120,7 @@ func (a *addition) enforce(ctx context.Context, c *config, ref podsource.Ref, an
 	return a.program(ctx, c, ref, redirect)
 }
 
-// program makes the pod's network namespace do what the redirect says.
+// program writes the rules of the redirect into the pod's network namespace, and records them.
 func (a *addition) program(ctx context.Context, c *config, ref podsource.Ref, redirect sidecar.Redirect) error {
 	ended := a.stage("plan")
 	ns, err := interception.OpenNetns(a.netns, interception.NetnsOptions{ProcRoot: c.ProcRoot})
@@ -153,7 +154,7 @@ func (a *addition) program(ctx context.Context, c *config, ref podsource.Ref, re
 	return nil
 }
 
-// planIn plans for a captured pod in its network namespace.
+// planIn makes the plan of a captured pod, with the facts of its network namespace.
 func (c *call) planIn(ns *interception.Netns, ref podsource.Ref, redirect sidecar.Redirect) (*interception.Plan, error) {
 	facts, err := netfacts.Read(ns)
 	if err != nil {
@@ -172,8 +173,8 @@ func (c *call) planIn(ns *interception.Netns, ref podsource.Ref, redirect sideca
 	return plan, nil
 }
 
-// record keeps what was applied. A pod that is captured is not kept from starting because a disk is
-// full.
+// record writes down what was applied. A captured pod starts even if that fails, for example
+// because the disk is full.
 func (a *addition) record(j journal.Journal, r journal.Record) {
 	if err := j.Write(r); err != nil {
 		a.log.Warn("what was applied could not be recorded, so that later checks can't compare with it", "error", err.Error())

@@ -19,7 +19,7 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// call is one call of the plugin, of whichever command.
+// call is one call of the plugin, with any command.
 type call struct {
 	*env
 	log        *slog.Logger
@@ -27,12 +27,12 @@ type call struct {
 	transcript *transcript
 	runDir     string // of the configuration, once it has been read
 	cniVersion string // likewise
-	result     []byte // what is to be printed, once all went well
+	result     []byte // what to print if all goes well
 	agent      agentState
-	connection podsource.AgentConnection // that asked for the pod, for the report of the call
-	noteRead   bool                      // that of an uninstall was looked for, and
-	gone       bool                      // was found
-	report     podsource.Result          // of an ADD
+	connection podsource.AgentConnection // to the agent, from its question to the report
+	noteRead   bool                      // the note of an uninstall was looked for, and
+	gone       bool                      // was there
+	report     podsource.Result          // the agent gets an ADD's only
 }
 
 // agentState is what the call has found out about the node agent.
@@ -45,7 +45,7 @@ const (
 	agentThere
 )
 
-// Reasons that interception has none of.
+// Reasons that package interception doesn't have.
 const (
 	reasonUninstalled = "uninstalled"
 	reasonFailOpen    = "fail-open"
@@ -58,7 +58,7 @@ func newCall(e *env, command string) *call {
 	return c
 }
 
-// configure reads the configuration; the log and the mesh's policy become what it says.
+// configure reads the configuration, and sets the log's level and the mesh's policy by it.
 func (c *call) configure(data []byte) (*config, error) {
 	conf, err := parseConfig(data, c.Paths, c.Name)
 	c.cniVersion, c.runDir = conf.CNIVersion, c.Paths.RunDirOf(conf.Config)
@@ -69,7 +69,7 @@ func (c *call) configure(data []byte) (*config, error) {
 	return conf, err
 }
 
-// stage begins a part of the command, whose time is in the report. What it returns ends it.
+// stage begins a part of the command. The returned function ends it, and reports how long it took.
 func (c *call) stage(name string) (end func()) {
 	begin := time.Now()
 	return func() {
@@ -78,13 +78,13 @@ func (c *call) stage(name string) (end func()) {
 	}
 }
 
-// about says which container the call is about.
+// about notes, in the report and the log, which container the call is about.
 func (c *call) about(args *skel.CmdArgs) {
 	c.report.ContainerID = args.ContainerID
 	c.log = c.log.With("container", args.ContainerID)
 }
 
-// pod reads which pod the call is about.
+// pod reads which pod the call is about, and notes it in the report and the log.
 func (c *call) pod(args string) (podsource.Ref, error) {
 	ref, err := podOf(args)
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *call) pod(args string) (podsource.Ref, error) {
 	return ref, nil
 }
 
-// recoverInto makes an error of a panic.
+// recoverInto turns a panic into an error.
 func (c *call) recoverInto(err *error) {
 	if value := recover(); value != nil {
 		*err = &Error{
@@ -110,7 +110,7 @@ func (c *call) leaveAlone(d sidecar.Decision) {
 	c.log.Info("pod is left alone", "reason", string(d.Reason), "detail", d.Detail)
 }
 
-// podOf reads CNI_ARGS. Where nothing is said of a pod, this is not Kubernetes.
+// podOf reads the pod's names from CNI_ARGS. They are empty if the container is not of Kubernetes.
 func podOf(args string) (podsource.Ref, error) {
 	var a struct {
 		types.CommonArgs
@@ -128,12 +128,12 @@ func podOf(args string) (podsource.Ref, error) {
 	return podsource.Ref{Namespace: string(a.K8S_POD_NAMESPACE), Name: string(a.K8S_POD_NAME), UID: string(a.K8S_POD_UID)}, nil
 }
 
-// soon is longer than a command takes that nothing holds up.
+// soon is longer than a command takes if it waits for nothing.
 const soon = 50 * time.Millisecond
 
-// untilToldToEnd makes a context that ends with SIGTERM or SIGINT. A signal that comes earlier than
-// soon ends the process at once, as SIGKILL does, which a command has to bear anyway: to catch
-// signals takes three threads, and most commands are over before they need them.
+// untilToldToEnd returns a context that SIGTERM or SIGINT ends. A signal that comes earlier than
+// soon kills the process, as SIGKILL may at any time: catching signals takes three threads, and
+// most commands are over before they would need them.
 func untilToldToEnd() context.Context {
 	ctx, end := context.WithCancelCause(context.Background())
 	time.AfterFunc(soon, func() {

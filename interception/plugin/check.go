@@ -58,7 +58,8 @@ func (c *call) check(ctx context.Context, args *skel.CmdArgs) (err error) {
 	return x.compareWithToday(ctx)
 }
 
-// compareWithRecord compares with what ADD applied. What the pod asks for today is another matter.
+// compareWithRecord compares the rules with what ADD applied. If the pod asks for something else
+// today, that is only logged.
 func (x examination) compareWithRecord(ctx context.Context, record journal.Record) error {
 	ns, err := x.open()
 	if err != nil {
@@ -74,7 +75,7 @@ func (x examination) compareWithRecord(ctx context.Context, record journal.Recor
 	}
 	plan, why, err := x.planToday(ctx, ns)
 	if plan != nil && record.Plan.IsSparing() {
-		plan = plan.Sparing() // it was repaired while it ran, which is nothing that the pod has asked for
+		plan = plan.Sparing() // a repair of the running pod spares connections; the pod did not ask for that
 	}
 	switch {
 	case err != nil:
@@ -88,7 +89,7 @@ func (x examination) compareWithRecord(ctx context.Context, record journal.Recor
 	return nil
 }
 
-// compareWithToday compares with what an ADD would apply now, for want of a record.
+// compareWithToday compares the rules with what an ADD would apply now, if there is no record.
 func (x examination) compareWithToday(ctx context.Context) error {
 	request := &Request{Command: "CHECK", Pod: x.ref, Attachment: x.attachment, Netns: x.netns, Config: x.conf.Config}
 	if decision, decided, err := x.decideAlone(ctx, request); decided || err != nil {
@@ -122,7 +123,8 @@ func (x examination) open() (*interception.Netns, error) {
 	return ns, nil
 }
 
-// planToday is what an ADD would apply now; without a plan the pod would be left alone, and why.
+// planToday returns what an ADD would apply now. A nil plan means that ADD would leave the pod
+// alone, and why says for what reason.
 func (x examination) planToday(ctx context.Context, ns *interception.Netns) (plan *interception.Plan, why string, err error) {
 	answer, err := x.learn(ctx, x.conf, x.ref)
 	if err != nil {
@@ -139,7 +141,7 @@ func (x examination) planToday(ctx context.Context, ns *interception.Netns) (pla
 	return plan, "", err
 }
 
-// compare reads what the kernel holds, by the dataplane of a setting.
+// compare compares a plan with what the kernel holds, which the dataplane of a setting reads.
 func (x examination) compare(ctx context.Context, ns *interception.Netns, want *interception.Plan, setting string) error {
 	dataplane, err := x.backend(setting)
 	var state interception.State

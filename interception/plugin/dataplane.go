@@ -33,7 +33,7 @@ func (o only) ApplyBy(ctx context.Context, ns *interception.Netns, p *intercepti
 	return o.name, o.Apply(ctx, ns, p)
 }
 
-// backend makes the dataplane of a setting, one of [pluginconf.Dataplanes].
+// backend returns the dataplane for a setting, which is one of [pluginconf.Dataplanes].
 func (o *Options) backend(setting string) (backend, error) {
 	linked, err := o.Dataplanes()
 	if err != nil {
@@ -59,7 +59,7 @@ func (o *Options) backend(setting string) (backend, error) {
 	}
 }
 
-// checkLinked says why what [Options].Dataplanes returns cannot be used.
+// checkLinked says why the result of [Options].Dataplanes cannot be used.
 func checkLinked(linked []choice.Candidate) error {
 	if len(linked) == 0 {
 		return errors.New("this build is linked with no dataplane")

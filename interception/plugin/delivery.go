@@ -17,12 +17,12 @@ import (
 	"github.com/meshcni/meshcni/internal/spool"
 )
 
-// deliver tells the agent what the call logged and came to, or keeps it on the disk. It is the last
-// that a call does, and changes nothing of what came of it.
+// deliver sends the call's log and result to the agent, or keeps them on the disk. It is the last
+// thing that a call does, and does not change the plugin's answer.
 func (c *call) deliver(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.Limits.Tell)
 	defer cancel()
-	defer c.connection.Close() //nolint:errcheck // all that was wanted has been read
+	defer c.connection.Close() //nolint:errcheck // the agent's answers have been read
 	agent := podsource.Agent{RunDir: c.runDir, CallTimeout: c.Limits.Tell, Kept: &c.connection}
 	logged, reported := len(c.transcript.kept) == 0, c.report.Command != "ADD"
 	c.report = boundedResult(c.report)
@@ -44,9 +44,9 @@ func (c *call) deliver(ctx context.Context) {
 	}
 }
 
-// tells says whether the agent is to be told at once. What is only information about a pod that no
-// source had to be asked about waits on the disk: such pods are many, and cost nothing. An agent
-// that has just kept the call waiting doesn't get another chance to.
+// tells reports whether to tell the agent at once. If no source was asked, and the log has neither
+// warnings nor errors, both log and result wait on the disk: there are many such pods, and they
+// must cost nothing. An agent that has just kept the call waiting doesn't get another chance to.
 func (c *call) tells() bool {
 	switch c.agent {
 	case agentThere:
@@ -66,8 +66,8 @@ func (c *call) tells() bool {
 	return false
 }
 
-// keep writes to the disk. Where there is no run directory, nothing is installed, and standard
-// error is all there is.
+// keep writes text to the disk. Without a run directory nothing is installed, and standard error
+// must be enough.
 func (c *call) keep(to spool.Spool, text []byte) {
 	if err := to.Append(text); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.transcript.kept = nil
@@ -98,8 +98,7 @@ func boundedResult(r podsource.Result) podsource.Result {
 // maxTranscript bounds what is kept of a call's log: the agent takes 1 MiB at once.
 const maxTranscript = 256 << 10
 
-// transcript passes a log on, line by line, and keeps it for the program that takes it once the
-// command is through.
+// transcript passes a log on, line by line, and keeps a copy for deliver.
 type transcript struct {
 	to   io.Writer
 	kept []byte
@@ -113,16 +112,16 @@ func (t *transcript) Write(line []byte) (int, error) {
 	return t.to.Write(line)
 }
 
-// matters says whether there is more than information.
+// matters reports whether there is a warning or an error.
 func (t *transcript) matters() bool {
 	return bytes.Contains(t.kept, []byte(`"level":"WARN"`)) || bytes.Contains(t.kept, []byte(`"level":"ERROR"`))
 }
 
-// entries are the lines as the agent takes them.
+// entries returns the lines in the form that the agent takes.
 func (t *transcript) entries() []podsource.LogEntry {
 	var entries []podsource.LogEntry
 	for line := range bytes.Lines(t.kept) {
-		if entry, err := podsource.ParseLogLine(line); err == nil { // slog wrote it, so that it can't be another
+		if entry, err := podsource.ParseLogLine(line); err == nil { // never an error: slog wrote the line
 			entries = append(entries, entry)
 		}
 	}

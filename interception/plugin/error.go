@@ -58,15 +58,15 @@ type Error struct {
 	// Code is the specification's, or one of the plugin's own, which are listed in the README of
 	// examples/istio-cni.
 	Code uint
-	// Step is what was done.
+	// Step is what failed, such as "read configuration".
 	Step string
-	// Err is what came of it.
+	// Err is why it failed; nil if Step says it all.
 	Err error
 	// Remedy is what the operator can do.
 	Remedy string
 }
 
-// Error is the step, and what came of it.
+// Error returns the step, and why it failed.
 func (e *Error) Error() string {
 	if e.Err == nil {
 		return e.Step
@@ -74,21 +74,20 @@ func (e *Error) Error() string {
 	return e.Step + ": " + e.Err.Error()
 }
 
-// Unwrap gives Err.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// As makes the error that package skel looks for.
+// As sets target to the error that package skel looks for.
 func (e *Error) As(target any) bool {
 	to, ok := target.(**types.Error)
 	if ok {
-		// Joined errors stand in lines of their own, which kubelet and its events make unreadable.
+		// Joined errors have several lines, which kubelet's log and events make unreadable.
 		*to = types.NewError(e.Code, bounded(strings.ReplaceAll(e.Error(), "\n", "; ")), e.Remedy)
 	}
 	return ok
 }
 
-// maxText bounds what is made of texts that a pod's author wrote; kubelet shows 1 KiB of it at
-// most.
+// maxText bounds texts that may quote a pod's author; kubelet shows at most 1 KiB of them.
 const maxText = 8 << 10
 
 func bounded(text string) string { return boundedTo(text, maxText) }
@@ -100,8 +99,9 @@ func boundedTo(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf(" ... (%d more bytes)", len(text)-most)
 }
 
-// sourceFailure has the code of what the last source said: the API server is the one that knows
-// every pod. What else is to be done goes before the remedies of the sources.
+// sourceFailure returns the error of a [podsource.Chain] as the plugin's, with the code of the last
+// source's failure, because that is the API server, which knows every pod. The remedies of the
+// sources follow first.
 func sourceFailure(err error, first string) error {
 	const step = "learn about the pod"
 	var all *podsource.ChainError
@@ -120,12 +120,12 @@ func sourceFailure(err error, first string) error {
 	return &Error{Code: code, Step: step, Err: problem{all}, Remedy: remedy}
 }
 
-// problem is what sources say without the remedy, which goes elsewhere.
+// problem is the sources' error without the remedy, which is in [Error].Remedy.
 type problem struct{ whole *podsource.ChainError }
 
 func (p problem) Error() string { return p.whole.Problem() }
 
-// Unwrap gives the whole error.
+// Unwrap returns the whole error.
 func (p problem) Unwrap() error { return p.whole }
 
 func sourceCode(e *podsource.Error) uint {

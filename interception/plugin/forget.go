@@ -12,13 +12,14 @@ import (
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
-// maxConfig bounds what DEL reads of a configuration. With the results of a chain it has some KiB.
+// maxConfig bounds what DEL reads of a configuration, which has a few KiB with the result of a
+// chain.
 const maxConfig = 1 << 20
 
-// forget is the DEL command: the record of the attachment goes, the rules have gone with the
-// namespace. Nothing may keep a pod from ending, so it isn't served as the others are, which fail
-// for a configuration that is damaged or too new, and whatever fails is only logged. What stays is
-// for GC to remove.
+// forget is the DEL command. It removes the attachment's record; the rules go with the namespace.
+// Nothing may keep a pod from ending. So DEL is not served by skel, as other commands are, because
+// skel fails if the configuration is damaged or too new; and failures are only logged. GC removes
+// what is left.
 func (c *call) forget() {
 	conf := new(config)
 	data, err := io.ReadAll(io.LimitReader(c.Stdin, maxConfig))
@@ -37,8 +38,8 @@ func (c *call) forget() {
 	}
 }
 
-// collect is the GC command: the records of containers go that the runtime doesn't name. Where it
-// names no list at all, all stay.
+// collect is the GC command. It removes the records of containers that the runtime doesn't list.
+// Without a list it removes none.
 func (c *call) collect(configuration []byte) error {
 	conf, err := c.configure(configuration)
 	if err != nil {

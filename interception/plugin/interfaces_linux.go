@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/internal/namespace"
 )
 
-// lookForInterfaces wants interfaces in a network namespace by their names.
+// lookForInterfaces returns an error unless a network namespace has all interfaces of these names.
 func lookForInterfaces(path string, names []string) error {
 	file, err := os.Open(path)
 	if err != nil {

@@ -17,18 +17,18 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// maxMarker bounds what is read of it.
+// maxMarker bounds the size of the note of an uninstall.
 const maxMarker = 64 << 10
 
-// marker is what the note says.
+// marker is the content of the note of an uninstall.
 type marker struct {
 	Owner string    `json:"owner"`
 	Time  time.Time `json:"time"`
 }
 
-// uninstalled reports whether the plugin was uninstalled: the binary stays for the pods that were
-// made before, and lets every command pass. A note that another user than root could have written
-// does not count. The note is read once in a call.
+// uninstalled reports whether the plugin was uninstalled. Its binary then stays for the pods that
+// were made before, and lets every command pass. A note that a user other than root could have
+// written does not count. A call reads the note once.
 func (c *call) uninstalled() bool {
 	if !c.noteRead {
 		c.noteRead, c.gone = true, c.readNote()
@@ -39,7 +39,7 @@ func (c *call) uninstalled() bool {
 func (c *call) readNote() bool {
 	path, err := c.Executable()
 	if err != nil {
-		return false // and no caller could have told
+		return false // without the path no note can be found
 	}
 	note, err := c.readMarker(filepath.Join(filepath.Dir(path), c.Name+".uninstalled"))
 	switch {
@@ -75,12 +75,12 @@ func (c *call) readMarker(path string) (marker, error) {
 	return note, nil
 }
 
-// refusedMark is the file in the run directory that says since when no node agent answers, and the
-// API server refuses the token that it has left. A reboot clears it.
+// refusedMark says since when no node agent has answered and the API server has refused the
+// credential that the agent left.
 func (c *config) refusedMark() mark { return mark{filepath.Join(c.RunDir, c.plugin+".refused")} }
 
-// abandoned says for how long no agent has looked after the plugin, and what to run on the node;
-// empty where a node agent is there, or may come.
+// abandoned says since when no agent has looked after the plugin, and what to run on the node. It
+// is empty if there is a node agent, or if one may still come.
 func (c *call) abandoned(conf *config, asked error, now time.Time) string {
 	if !isAbandoned(asked) {
 		return ""
@@ -100,8 +100,8 @@ func (c *call) abandoned(conf *config, asked error, now time.Time) string {
 		"%s; otherwise install it again", now.Add(-age).UTC().Format(time.RFC3339), c.Uninstall)
 }
 
-// isAbandoned reports whether no program listens at the node agent's socket, and the API server
-// refuses what the agent has left to ask it with.
+// isAbandoned reports whether no program listens on the node agent's socket, and the API server
+// refuses the credential that the agent left.
 func isAbandoned(err error) bool {
 	var all *podsource.ChainError
 	if !errors.As(err, &all) || len(all.Failures) < 2 {
@@ -112,19 +112,19 @@ func isAbandoned(err error) bool {
 		(errors.Is(server, podsource.ErrUnauthorized) || errors.Is(server, podsource.ErrForbidden))
 }
 
-// writtenWithin reports whether a node agent has written the kubeconfig so lately.
+// writtenWithin reports whether the kubeconfig was written less than d before now.
 func (c *config) writtenWithin(d time.Duration, now time.Time) bool {
 	info, err := os.Stat(c.Kubeconfig)
 	return err == nil && now.Sub(info.ModTime()) < d
 }
 
-// isAttended reports whether a source knew the pod, or knew that there is no such pod: either the
-// node agent answers, or the API server takes the credential.
+// isAttended reports whether a source knew the pod, or knew that there is no such pod. Then the
+// node agent answers, or the API server accepts its credential.
 func isAttended(err error) bool {
 	return err == nil || errors.Is(err, podsource.ErrNotFound) || errors.Is(err, podsource.ErrStalePod)
 }
 
-// attended takes the note away.
+// attended removes the refused mark.
 func (c *call) attended(conf *config) {
 	if err := os.Remove(conf.refusedMark().path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.log.Debug("can't remove the note that the node agent is gone", "error", err.Error())
@@ -132,25 +132,27 @@ func (c *call) attended(conf *config) {
 }
 
 const (
-	// unreadyFor is how long STATUS may say so. An agent that can't start before STATUS is content
-	// gets a chance then.
+	// unreadyFor is how long STATUS may report that the plugin isn't ready. Then it stops, which gives
+	// an agent that can't start on a node that isn't ready a chance.
 	unreadyFor = 10 * time.Minute
 	// readyFor is how long an answer of the API server counts: a runtime asks every five seconds, on
 	// every node.
 	readyFor = 30 * time.Second
 )
 
-// mark is a file in the run directory, which a reboot clears, whose age says since when something
-// is so.
+// mark is a file in the run directory, which a reboot clears. Its age says since when something has
+// been the case.
 type mark struct{ path string }
 
-// readyMark says that the plugin was ready once, and when it last was.
+// readyMark says when the plugin was last ready, if it ever was.
 func (c *config) readyMark() mark { return mark{filepath.Join(c.RunDir, c.plugin+".ready")} }
 
-// askedMark says since when strict has had nothing to say but that it isn't.
+// askedMark says when STATUS, with the policy strict, first found a plugin not ready that never
+// was.
 func (c *config) askedMark() mark { return mark{filepath.Join(c.RunDir, c.plugin+".asked")} }
 
-// age is how long ago the mark was set; it never was without the file, nor in the future.
+// age returns how long ago the mark was set. A mark without a file, or from the future, was not
+// found.
 func (m mark) age(now time.Time) (age time.Duration, found bool, err error) {
 	info, err := os.Lstat(m.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -163,7 +165,7 @@ func (m mark) age(now time.Time) (age time.Duration, found bool, err error) {
 	return age, age >= 0, nil
 }
 
-// set notes that it is now.
+// set sets the mark to now.
 func (m mark) set(now time.Time) error {
 	if _, err := (filesystem.Directory{Path: filepath.Dir(m.path)}).Write(filepath.Base(m.path), nil, filesystem.Options{}); err != nil {
 		return err

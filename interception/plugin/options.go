@@ -20,8 +20,8 @@ import (
 // Options say which mesh a plugin serves, and what it is linked with. Name, Mesh and Dataplanes are
 // needed; everything else has a default.
 type Options struct {
-	// Name is the plugin's type in a CNI configuration, which is the file name of its binary. Its
-	// messages and the files that it leaves in the run directory bear it.
+	// Name is the plugin's type in a CNI configuration, which is the file name of its binary. It is in
+	// the plugin's messages, and in the names of its files in the run directory.
 	Name string
 	// About is what the plugin says, followed by its version, to a person who runs it. It is "CNI
 	// plugin " and Name when empty.
@@ -44,13 +44,13 @@ type Options struct {
 	// so; [pluginconf.PathsOf] Name when zero.
 	Paths pluginconf.Paths
 
-	// Dataplanes makes what may write the rules, the preferred first, and at least one. It is called
-	// for pods that are captured, and for CHECK. The setting dataplane chooses the candidate named
-	// [pluginconf.NFTables] or [pluginconf.IPTables]; a candidate of any other name is used only with
-	// [pluginconf.Auto].
+	// Dataplanes returns what may write the rules: at least one candidate, the preferred one first. It
+	// is called for pods that are captured, and for CHECK. The setting dataplane chooses the candidate
+	// named [pluginconf.NFTables] or [pluginconf.IPTables]; a candidate of any other name is used only
+	// with [pluginconf.Auto].
 	Dataplanes func() ([]choice.Candidate, error)
-	// OtherBuild is where a dataplane is that a configuration names and this build lacks. The zero
-	// value says that there is none.
+	// OtherBuild is the build that has the dataplanes that this one lacks, for errors. The zero value
+	// says that there is none.
 	OtherBuild OtherBuild
 
 	// Before, if not nil, decides about a pod before the plugin looks for a sidecar in it, for a mesh
@@ -68,8 +68,8 @@ type Options struct {
 	Ambient       bool
 	AmbientRemedy string
 
-	// Answered, if not nil, is told the exit code as soon as the answer is on standard output; for
-	// DEL, which has none, at the start. It is for the function of package exhaustion.
+	// Answered, if not nil, receives the exit code as soon as the answer is on standard output; for
+	// DEL, which has no answer, at the start. Package exhaustion has a function for it.
 	Answered func(code int)
 
 	// Installer is the program that puts the plugin on a node, and Uninstall is what to do on a node
@@ -78,7 +78,7 @@ type Options struct {
 	Installer, Uninstall string
 }
 
-// OtherBuild is a build of a plugin that is linked with more dataplanes.
+// OtherBuild is a build of a plugin that links more dataplanes.
 type OtherBuild struct {
 	// Name says which, such as "the build with the Go tag iptables".
 	Name string
@@ -86,8 +86,8 @@ type OtherBuild struct {
 	Remedy string
 }
 
-// Validate says what is wrong with the options, for a test of the mesh's plugin. [Main] refuses the
-// same.
+// Validate says what is wrong with the options, for a test of the mesh's plugin. [Main] calls it,
+// too.
 func (o *Options) Validate() error {
 	var errs []error
 	if filesystem.CheckNewName(o.Name) != nil {
@@ -110,7 +110,7 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// setDefaults fills in what is empty and has a default.
+// setDefaults fills in the defaults.
 func (o *Options) setDefaults() {
 	paths := pluginconf.PathsOf(o.Name)
 	o.Paths.RunDir = cmp.Or(o.Paths.RunDir, paths.RunDir)
@@ -131,14 +131,14 @@ func (o *Options) setDefaults() {
 // limits are how long the plugin waits for answers. The setting timeout bounds all questions of an
 // ADD together.
 type limits struct {
-	// Agent and AgentRequest are for what the node agent is asked about a pod, in all and each time;
+	// Agent and AgentRequest are for asking the node agent about a pod, in all and for each request;
 	// podsource's when 0.
 	Agent, AgentRequest time.Duration
 	// ServerRequest is for each request to the API server about a pod; podsource's when 0.
 	ServerRequest time.Duration
 	// StatusAgent and StatusServer are for STATUS: runtimes ask all the time, and wait for the answer.
 	StatusAgent, StatusServer time.Duration
-	// Tell is for all that the node agent is told when a call is through.
+	// Tell is for all that the plugin tells the node agent after a command.
 	Tell time.Duration
 }
 
@@ -147,7 +147,7 @@ func usualLimits() limits {
 	return limits{StatusAgent: 2 * time.Second, StatusServer: 3 * time.Second, Tell: 250 * time.Millisecond}
 }
 
-// policyOf is the policy of the options as a configuration completes it.
+// policyOf returns the options' policy, completed by a configuration.
 func policyOf(p sidecar.Policy, c *config) sidecar.Policy {
 	p.ExcludeNamespaces = slices.Concat(p.ExcludeNamespaces, c.ExcludeNamespaces)
 	p.AgentNamespace = cmp.Or(c.PodNamespace, p.AgentNamespace)

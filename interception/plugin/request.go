@@ -32,8 +32,8 @@ type Request struct {
 	Config pluginconf.Config
 }
 
-// askBefore asks [Options].Before about a pod, unless the configuration is refused. It decides only
-// to leave a pod alone.
+// askBefore asks [Options].Before about a pod, unless the configuration is refused. The only
+// decision possible is to leave the pod alone.
 func (c *call) askBefore(ctx context.Context, r *Request) (_ sidecar.Decision, decided bool, _ error) {
 	if r.Config.AmbientEnabled && !c.Ambient {
 		return sidecar.Decision{}, false, c.ambientFailure(r.Pod)
@@ -58,7 +58,7 @@ func (c *call) askBefore(ctx context.Context, r *Request) (_ sidecar.Decision, d
 	}
 }
 
-// ambientFailure refuses ambient_enabled, which would have pods without a sidecar pass the mesh by.
+// ambientFailure refuses ambient_enabled, with which pods without a sidecar would bypass the mesh.
 func (c *call) ambientFailure(ref podsource.Ref) error {
 	remedy := "set ambient_enabled to false, or exclude the namespaces that have no sidecars with exclude_namespaces"
 	if c.AmbientRemedy != "" {
@@ -78,7 +78,7 @@ const (
 	firstOwnCode    = 200
 )
 
-// beforeFailure is an error of [Options].Before as the runtime gets it.
+// beforeFailure returns an error of [Options].Before in the form for the runtime.
 func (c *call) beforeFailure(ref podsource.Ref, err error) error {
 	f := Error{Code: types.ErrInternal, Step: "decide about pod " + ref.String(), Err: err}
 	if own := (*Error)(nil); errors.As(err, &own) {

@@ -13,11 +13,11 @@ import (
 	"github.com/containernetworking/cni/pkg/types/create"
 )
 
-// passThrough makes the result of a plugin that changes nothing: prevResult in the version of the
-// configuration. When it has that already it stays as it is, byte for byte. Otherwise the fields
-// that its version knows are converted, and all others kept where what they stand in exists in the
-// other version too. A prevResult without version has the configuration's, as the specification
-// demands. Without any, the result has only a version.
+// passThrough returns the result of a plugin that changes nothing: prevResult in the version of the
+// configuration. If it has that version already, it stays as it is, byte for byte. Otherwise the
+// fields that its version knows are converted, and any other field is kept if the object that it is
+// in exists in the new version too. A prevResult without a version has the configuration's, as the
+// specification demands. Without a prevResult, the result has only a version.
 func passThrough(previous json.RawMessage, version string) ([]byte, error) {
 	if len(previous) == 0 || string(previous) == "null" {
 		return json.Marshal(map[string]string{"cniVersion": version})
@@ -115,15 +115,16 @@ func encode(value any) ([]byte, error) {
 	return buffer.Bytes(), err
 }
 
-// decode keeps numbers as they are written: what isn't ours to understand must not be rounded.
+// decode keeps numbers as they are written, so that those of other plugins are not rounded.
 func decode(data []byte, to *any) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
 	return decoder.Decode(to)
 }
 
-// checkResult looks whether prevResult is there, as the specification has it for CHECK, and its
-// interfaces are in the container. They are other plugins', and so is all that they carry.
+// checkResult checks that there is a prevResult, as the specification demands for CHECK, and that
+// its interfaces are in the container. Their addresses and routes are for the plugins that made
+// them to check.
 func (c *call) checkResult(conf *config, netns string) error {
 	if len(conf.PrevResult) == 0 || string(conf.PrevResult) == "null" {
 		return &Error{

@@ -37,7 +37,7 @@ func Main(o Options) {
 	}))
 }
 
-// env is all that the plugin has of the world, save the files and the namespace that its
+// env is all that the plugin uses of its surroundings, except the files and the namespace that its
 // configuration names.
 type env struct {
 	Options
@@ -51,9 +51,10 @@ type env struct {
 	// process's environment and standard input, and knows no other way; a test calls the function
 	// itself.
 	Serve func(skel.CNIFuncs, cniversion.PluginInfo, string) *types.Error
-	// Executable is the path of the plugin's binary; beside it the daemon leaves word of an uninstall.
+	// Executable is the path of the plugin's binary; the daemon leaves the note of an uninstall beside
+	// it.
 	Executable func() (string, error)
-	// Limits are how long others may take.
+	// Limits are how long the node agent and the API server may take.
 	Limits limits
 	// Backoff is podsource.APIServer's; nil in production.
 	Backoff func(failures int) time.Duration
@@ -102,13 +103,15 @@ func run(ctx context.Context, e *env) int {
 	return 1
 }
 
-// passesUnread reports whether the plugin was uninstalled and the command needs nothing of its
-// options. The note of the uninstall bears the plugin's name, which must be one for that.
+// passesUnread reports whether the plugin was uninstalled and the command needs none of its
+// options. The plugin's name must be valid for that, because it is in the name of the uninstall's
+// note.
 func (c *call) passesUnread(command string) bool {
 	return slices.Contains([]string{"ADD", "CHECK", "STATUS"}, command) && filesystem.CheckNewName(c.Name) == nil && c.uninstalled()
 }
 
-// refuse answers for a plugin whose options are wrong. Even then it keeps no pod from ending.
+// refuse answers for a plugin whose options are wrong. DEL succeeds even then, so that pods can
+// end.
 func (e *env) refuse(command string, err error) int {
 	code := 1
 	if command == "DEL" {
@@ -138,8 +141,8 @@ func (c *call) fail(failure *types.Error) {
 // runtimeRemedy is for what is refused before a command begins.
 const runtimeRemedy = "this is what the container runtime passed: see its log, its version, and the node's CNI configuration"
 
-// errorResult is an error in the form of the CNI specification, section "Error", which types.Error
-// lacks the version for.
+// errorResult is an error in the form of the CNI specification, section "Error". types.Error lacks
+// its version.
 type errorResult struct {
 	CNIVersion string `json:"cniVersion,omitempty"`
 	*types.Error

@@ -15,14 +15,14 @@ import (
 // sourceAgent is the agent's name in logs and results.
 const sourceAgent = "agent"
 
-// While the node agent is being replaced, all are asked again, this often and after such pauses at
-// most. It takes a few seconds until the next one listens.
+// While the node agent is being replaced, the plugin asks all sources again, at most this often and
+// after this pause. It takes a few seconds until the next agent listens.
 const (
 	replacementRounds = 8
 	replacementPause  = time.Second
 )
 
-// learn asks those who may know the pod: the node agent, then the API server.
+// learn asks the sources for the pod: the node agent, then the API server.
 func (c *call) learn(ctx context.Context, conf *config, ref podsource.Ref) (podsource.Answer, error) {
 	defer c.stage("source")()
 	ctx, cancel := context.WithTimeout(ctx, conf.Timeout.Duration())
@@ -33,7 +33,7 @@ func (c *call) learn(ctx context.Context, conf *config, ref podsource.Ref) (pods
 	}
 	for _, failure := range answer.Failures {
 		level := c.log.Warn
-		if errors.Is(failure, fs.ErrNotExist) || errors.Is(failure, podsource.ErrProtocol) { // there is no agent with a socket, or that has pods
+		if errors.Is(failure, fs.ErrNotExist) || errors.Is(failure, podsource.ErrProtocol) { // the agent has no socket, or serves no pods
 			level = c.log.Debug
 		}
 		level("source does not know the pod", "source", failure.Name, "reason", failure.Error())
@@ -42,9 +42,9 @@ func (c *call) learn(ctx context.Context, conf *config, ref podsource.Ref) (pods
 	return answer, err
 }
 
-// isReplaced tells whether the node agent is away for a moment: its socket is there and no program
-// listens, and the API server refuses the token that it has left, since that is bound to a pod that
-// is gone.
+// isReplaced reports whether the node agent is away for a moment: its socket is there but no
+// program listens, and the API server refuses the token that the agent left, because the pod that
+// it is bound to is gone.
 func isReplaced(err error) bool {
 	var all *podsource.ChainError
 	if !errors.As(err, &all) || len(all.Failures) < 2 {
@@ -68,7 +68,7 @@ func (c *call) pause(ctx context.Context, round int) bool {
 	}
 }
 
-// ask asks each of them, until one knows the pod.
+// ask asks the sources in order, until one knows the pod.
 func (c *call) ask(ctx context.Context, conf *config, ref podsource.Ref) (podsource.Answer, error) {
 	agent := podsource.Agent{
 		RunDir: conf.RunDir, Timeout: c.Limits.Agent, CallTimeout: c.Limits.AgentRequest, Backoff: c.Backoff, Kept: &c.connection,
@@ -82,14 +82,14 @@ func (c *call) ask(ctx context.Context, conf *config, ref podsource.Ref) (podsou
 	}}.Ask(ctx, ref)
 }
 
-// agentStateOf tells from what the sources said whether the agent answers.
+// agentStateOf tells from the sources' failures whether the agent answers.
 func agentStateOf(answer podsource.Answer, err error) agentState {
 	failures := answer.Failures
 	if all := (*podsource.ChainError)(nil); errors.As(err, &all) {
 		failures = all.Failures
 	}
 	if len(failures) == 0 || failures[0].Name != sourceAgent {
-		return agentThere // it is the first that is asked
+		return agentThere // the first source that is asked
 	}
 	switch failure := failures[0].Err; {
 	case errors.Is(failure, fs.ErrNotExist):

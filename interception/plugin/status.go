@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// status is the STATUS command: whether a pod could be decided about now.
+// status is the STATUS command. It succeeds if the plugin could decide about a pod now.
 func (c *call) status(ctx context.Context, configuration []byte) (err error) {
 	defer c.recoverInto(&err)
 	conf, err := c.configure(configuration)
@@ -48,10 +48,10 @@ func (c *call) status(ctx context.Context, configuration []byte) (err error) {
 	}
 }
 
-// silent says why it isn't reported that the plugin isn't ready; empty where it is. On a node that
-// isn't ready the kubelet starts no pod, restarts no container and renews no token, save in the
-// host's network, so that what is reported must not wait for that. The age is that of the ready
-// mark.
+// silent says why STATUS keeps silent about a plugin that isn't ready. It is empty if STATUS
+// reports it. On a node that isn't ready the kubelet starts no pod, restarts no container and
+// renews no token, except for pods in the host's network. So STATUS must not report what only one
+// of these can mend. The age is that of the ready mark.
 func (c *config) silent(asked error, age time.Duration, marked bool, now time.Time) string {
 	strict := c.StatusPolicy == pluginconf.StatusStrict
 	if strict && !marked {
@@ -71,7 +71,7 @@ func (c *config) silent(asked error, age time.Duration, marked bool, now time.Ti
 	return ""
 }
 
-// askedFor is for how long a plugin that never was ready has been asked.
+// askedFor returns how long ago STATUS was first asked about a plugin that never was ready.
 func (c *config) askedFor(now time.Time) (time.Duration, error) {
 	first := c.askedMark()
 	age, marked, err := first.age(now)
@@ -81,9 +81,9 @@ func (c *config) askedFor(now time.Time) (time.Duration, error) {
 	return 0, first.set(now)
 }
 
-// needsCredential says that the API server is there, but the kubeconfig is of no use to ask it
-// with. The node agent writes another one when the kubelet has mounted another token or
-// certificate, or has started the agent.
+// needsCredential reports whether the API server can't be asked because of the kubeconfig. The node
+// agent writes a new one after the kubelet has mounted a new token or certificate, or has started
+// the agent.
 func needsCredential(err error) bool {
 	var both unusable
 	if !errors.As(err, &both) {
@@ -97,7 +97,8 @@ func needsCredential(err error) bool {
 	return false
 }
 
-// usable asks the agent and, without it, the API server, which counts as usable a while longer.
+// usable returns nil if the agent is ready or, if it isn't, the API server answers. With fresh, the
+// API server's last answer still counts.
 func (c *call) usable(ctx context.Context, conf *config, fresh bool) error {
 	status, err := podsource.Agent{RunDir: conf.RunDir, CallTimeout: min(conf.Timeout.Duration(), c.Limits.StatusAgent)}.Status(ctx)
 	switch {
@@ -125,7 +126,7 @@ type unusable struct{ agent, server error }
 
 func (u unusable) Error() string { return problemOf(u.agent) + "; " + problemOf(u.server) }
 
-// Unwrap gives both.
+// Unwrap returns both.
 func (u unusable) Unwrap() []error { return []error{u.agent, u.server} }
 
 func problemOf(err error) string {

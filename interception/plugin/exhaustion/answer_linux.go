@@ -7,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// runtimeWrite is where the Go runtime writes what it has to say itself, which is about its end.
-// The symbol is the runtime's, for other packages to set; set here, by the linker, it is in effect
-// before main is.
+// runtimeWrite is the function by which the Go runtime writes its own messages, such as why it ends
+// the process. The symbol is the runtime's, for other packages to set. The linker sets it here, so
+// that it is in effect before main runs.
 //
 // No ordinary means gives the container runtime an error when the kernel refuses a thread. The Go
 // runtime starts threads before main runs, and its failure cannot be recovered: it ends the
@@ -21,20 +21,21 @@ import (
 //go:linkname runtimeWrite runtime.overrideWrite
 var runtimeWrite = answerExhaustion //nolint:gochecknoglobals // the runtime knows no other way; nothing changes it
 
-// exhausted is how the runtime begins when the kernel gives it no thread, without which it can't go
-// on. What follows is stacks, which is all that the container runtime would show.
+// exhausted is how the Go runtime's message begins if the kernel refuses a thread without which it
+// can't go on. Stacks follow, and the container runtime would show nothing else.
 const exhausted = "runtime: failed to create new OS thread"
 
-// exhaustedAnswer is the error of the specification for it, code 151 in the manual of
+// exhaustedAnswer is that failure as an error of the CNI specification, code 151 in the manual of
 // examples/istio-cni.
 const exhaustedAnswer = `{"code":151,"msg":"start a thread: the kernel gives the plugin no more threads",` +
 	`"details":"end the processes that have used them up, or raise the limit: TasksMax of the container runtime's unit of systemd, ` +
 	`pids.max of its control groups, its ulimit -u, or kernel.pid_max and kernel.threads-max of the node"}` + "\n"
 
-// answerExhaustion writes what the runtime says, and answers when that is that there are no more
-// threads. After the plugin's own answer it ends the process as that says. It runs where nothing
-// else of the program may: it allocates nothing, and calls the kernel alone. The race detector may
-// not follow it there, and so the atomic write of answered has no atomic read.
+// answerExhaustion writes the Go runtime's message. If that says that there are no more threads, it
+// answers instead, and ends the process; after the plugin's own answer it only ends the process,
+// with that answer's exit code. It runs where no other function of the program may: it allocates
+// nothing, and calls only the kernel. The race detector can't run there, so answered is written
+// atomically but not read so.
 //
 //go:nosplit
 //go:norace

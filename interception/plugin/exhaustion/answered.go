@@ -4,11 +4,11 @@ package exhaustion
 
 import "sync/atomic"
 
-// answered is the exit code of this process plus one, once it has given its answer; 0 before. It is
-// for the process's end in the middle of what comes after the answer, which the Go runtime tells a
-// function without arguments of ours: a second answer would make the first one unreadable.
+// answered is this process's exit code plus one, once it has given its answer; 0 before. If threads
+// run out after the answer, a second one would make the first unreadable. The Go runtime calls
+// answerExhaustion with arguments of its own only, so this is a variable.
 var answered int32 //nolint:gochecknoglobals // of the process, like its exit code
 
-// Answered notes that the answer has been given, and the exit code that belongs to it: from now on
-// the process ends by that, without another answer. It is made for plugin.Options.
+// Answered notes that the plugin has answered, and its exit code. If threads run out afterwards,
+// the process ends with that code, without another answer. It is for plugin.Options.
 func Answered(code int) { atomic.StoreInt32(&answered, int32(code)+1) } //nolint:gosec // 0 or 1

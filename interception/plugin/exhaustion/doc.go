@@ -9,7 +9,6 @@
 //
 // # Non-goals
 //
-// It is for the main of a CNI plugin and nothing else, on Linux: to be linked is enough for it to
-// take over what the Go runtime writes when it can start no thread, which is why package plugin
-// does not import it.
+// The package is only for a CNI plugin's main, on Linux. Importing it is enough to replace what the
+// Go runtime writes when it can start no thread, which is why package plugin does not import it.
 package exhaustion

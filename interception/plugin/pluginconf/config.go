@@ -43,7 +43,7 @@ type Config struct {
 	PodNamespace      string   `json:"pod_namespace"`
 	NativeNFTables    bool     `json:"native_nftables"`
 
-	// Those of its earlier generation.
+	// Those of Istio's plugin before 1.23.
 	OldLogLevel string     `json:"log_level"`
 	LogSocket   string     `json:"log_uds_address"`
 	Kubernetes  Kubernetes `json:"kubernetes"`
@@ -63,7 +63,7 @@ type Config struct {
 	Level slog.Level `json:"-"`
 }
 
-// Kubernetes is a block of Istio's plugin before 1.23. Its other keys had no effect any more.
+// Kubernetes is a block of Istio's plugin before 1.23. Its other keys have no effect.
 type Kubernetes struct {
 	Kubeconfig        string   `json:"kubeconfig"`
 	ExcludeNamespaces []string `json:"exclude_namespaces"`
@@ -79,11 +79,11 @@ type valueError struct{ error }
 // Is makes it ErrValue.
 func (valueError) Is(target error) bool { return target == ErrValue }
 
-// Unwrap gives what it says.
+// Unwrap returns the error that it wraps.
 func (e valueError) Unwrap() error { return e.error }
 
 // Decode reads the entry without judging its values, and fills in no defaults but that of
-// CNIVersion. What it returns beside an error has the CNI version, and what could be read.
+// CNIVersion. Even with an error, what it returns has the CNI version, and what could be read.
 func Decode(data []byte) (Config, error) {
 	var c Config
 	err := json.Unmarshal(data, &c)
@@ -142,18 +142,18 @@ func (c *Config) validate() error {
 
 // The values of dataplane. An empty one is [NFTables] where native_nftables is true, else [Auto].
 const (
-	// Auto is the first that the kernel has all for of what a plan needs: nftables, then iptables in
-	// the build that has it.
+	// Auto is the first dataplane for which the kernel has all that a plan needs: nftables, then
+	// iptables in the build that has it.
 	Auto = "auto"
-	// NFTables and IPTables are that one alone.
+	// NFTables and IPTables are that dataplane only.
 	NFTables = "nftables"
 	IPTables = "iptables"
 )
 
-// Dataplanes are all of them.
+// Dataplanes returns all values of dataplane but the empty one.
 func Dataplanes() []string { return []string{Auto, NFTables, IPTables} }
 
-// Chosen is the value of dataplane that holds.
+// Chosen returns the value of dataplane that applies; it is never empty.
 func (c Config) Chosen() string {
 	switch {
 	case c.Dataplane != "":
@@ -171,20 +171,20 @@ const (
 	FailClosed = "closed"
 )
 
-// FailPolicies are the values of [FailPolicy].Default; an empty one is FailClosed.
+// FailPolicies returns the values of [FailPolicy].Default; an empty one is FailClosed.
 func FailPolicies() []string { return []string{FailClosed, FailOpen} }
 
-// FailPolicy says what becomes of a pod that no source knows: closed, it is not started; open, it
-// is left alone. The zero value is closed for all.
+// FailPolicy says what happens to a pod that no source knows: if closed, it doesn't start; if open,
+// the plugin leaves it alone. The zero value is closed for all pods.
 type FailPolicy struct {
 	// Default is FailOpen, FailClosed or empty for FailClosed.
 	Default string `json:"default,omitempty"`
-	// Open and Closed are namespaces that go before the default. None is in both.
+	// Open and Closed are namespaces for which the default doesn't count. No namespace may be in both.
 	Open   []string `json:"open,omitempty"`
 	Closed []string `json:"closed,omitempty"`
 }
 
-// Opens says whether it is open for a namespace. What names the namespace goes before the default.
+// Opens reports whether the policy is open for a namespace.
 func (p FailPolicy) Opens(namespace string) bool {
 	if p.Default == FailOpen {
 		return !slices.Contains(p.Closed, namespace)
@@ -206,9 +206,9 @@ func (p FailPolicy) Validate() error {
 	return errors.Join(errs...)
 }
 
-// StatusPolicy says when STATUS may report that the plugin isn't ready. As long as it does, a node
-// starts no pods but those in the host's network, and renews no tokens of the others, so it must
-// not keep the node agent from either. The empty one is StatusAfterFirstReady.
+// StatusPolicy says when STATUS may report that the plugin isn't ready. As long as it does, the
+// node starts no pods but those in the host's network, and renews no tokens of the others. It must
+// not keep the node agent from either. An empty policy is StatusAfterFirstReady.
 type StatusPolicy string
 
 // The policies, as the plugin's README explains them.
@@ -218,12 +218,12 @@ const (
 	StatusOff             StatusPolicy = "off"
 )
 
-// StatusPolicies are the values of [StatusPolicy].
+// StatusPolicies returns the values of [StatusPolicy].
 func StatusPolicies() []string {
 	return []string{string(StatusStrict), string(StatusAfterFirstReady), string(StatusOff)}
 }
 
-// Validate says whether it is one of them, or empty.
+// Validate returns an error unless the policy is one of them, or empty.
 func (p StatusPolicy) Validate() error {
 	if p != "" && !slices.Contains(StatusPolicies(), string(p)) {
 		return fmt.Errorf(`status_policy is %q, and should be "strict", "after-first-ready" or "off"`, string(p))
@@ -231,14 +231,14 @@ func (p StatusPolicy) Validate() error {
 	return nil
 }
 
-// Timeout is how long an ADD takes at most, or another time, as a Go duration such as "30s". The
-// empty one is a default.
+// Timeout is a setting that is a time, as a Go duration such as "30s". An empty one stands for a
+// default.
 type Timeout string
 
-// Duration is the time, or [DefaultTimeout] if the text is none.
+// Duration returns the time, or [DefaultTimeout] if the text isn't one above zero.
 func (t Timeout) Duration() time.Duration { return t.Or(DefaultTimeout) }
 
-// Or is the time, or a default if the text is none.
+// Or returns the time, or a default if the text isn't one above zero.
 func (t Timeout) Or(otherwise time.Duration) time.Duration {
 	if d, err := time.ParseDuration(string(t)); err == nil && d > 0 {
 		return d
@@ -246,7 +246,7 @@ func (t Timeout) Or(otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// Validate says whether it is a time above zero, or empty.
+// Validate returns an error unless it is a time above zero, or empty.
 func (t Timeout) Validate() error { return t.validateAs("timeout") }
 
 // validateAs is Validate for the key that it is the value of.
@@ -263,7 +263,8 @@ func (t Timeout) validateAs(key string) error {
 // LevelNone is above everything that is logged.
 const LevelNone = slog.Level(math.MaxInt)
 
-// ParseLevel reads a level by Istio's name of it. Empty is info, fatal the same as error.
+// ParseLevel returns the level of a name that Istio gives it. An empty name is info, and fatal is
+// the same as error.
 func ParseLevel(name string) (slog.Level, error) {
 	switch name {
 	case "debug":

@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// Paths are where a plugin finds its node agent, as long as its configuration doesn't say so.
+// Paths are where a plugin finds its node agent, unless its configuration says otherwise.
 type Paths struct {
 	// RunDir is the node agent's run directory, an absolute path: setting cni_agent_run_dir.
 	RunDir string
@@ -19,12 +19,13 @@ type Paths struct {
 	Kubeconfig string
 }
 
-// PathsOf are those of the plugin of a name: "/var/run/NAME", and in it "NAME-kubeconfig".
+// PathsOf returns the default paths of the plugin NAME: "/var/run/NAME", and in it
+// "NAME-kubeconfig".
 func PathsOf(name string) Paths {
 	return Paths{RunDir: filepath.Join("/var/run", name), Kubeconfig: name + "-kubeconfig"}
 }
 
-// Validate says what is wrong with them; nothing is wrong with an empty one.
+// Validate says what is wrong with the paths. An empty one is valid.
 func (p Paths) Validate() error {
 	var errs []error
 	if p.RunDir != "" && !filepath.IsAbs(p.RunDir) {
@@ -37,7 +38,7 @@ func (p Paths) Validate() error {
 	return errors.Join(errs...)
 }
 
-// RunDirOf is the run directory of a configuration, also of one that is wrong otherwise.
+// RunDirOf returns the run directory of a configuration, even if that is otherwise invalid.
 func (p Paths) RunDirOf(c Config) string {
 	if !filepath.IsAbs(c.RunDir) {
 		return p.RunDir
@@ -45,7 +46,7 @@ func (p Paths) RunDirOf(c Config) string {
 	return c.RunDir
 }
 
-// Parse is [Decode], says what is wrong with values, and fills in defaults.
+// Parse reads an entry as [Decode] does, says what is wrong with its values, and fills in defaults.
 func (p Paths) Parse(data []byte) (c Config, err error) {
 	if c, err = Decode(data); err != nil {
 		return c, err
