@@ -17,7 +17,7 @@ func TestKubeconfigOfOthers(t *testing.T) {
 	t.Parallel()
 	for want, mode := range map[string]fs.FileMode{"": 0o644, "other users may write to it: forbid that (chmod go-w)": 0o602, "-rw--w----": 0o620} {
 		path := filepath.Join(t.TempDir(), "kubeconfig")
-		if err := os.WriteFile(path, []byte(minimal), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(minimal(t)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Chmod(path, mode); err != nil {

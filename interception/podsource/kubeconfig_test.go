@@ -3,28 +3,26 @@
 package podsource
 
 import (
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/meshcni/meshcni/kubeconfig"
 )
 
-const minimal = `current-context: c
-contexts:
-- name: c
-  context:
-    cluster: k
-    user: u
-clusters:
-- name: k
-  cluster:
-    server: https://10.96.0.1:443
-    insecure-skip-tls-verify: true
-users:
-- name: u
-  user:
-    token: the-token
-`
+// minimal is a kubeconfig as the node agent writes it.
+func minimal(t *testing.T) string {
+	t.Helper()
+	file, err := kubeconfig.Build(kubeconfig.Input{
+		Server: &url.URL{Scheme: "https", Host: "10.96.0.1:443"}, Insecure: true, Token: kubeconfig.NewToken("the-token"), Name: "u",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(file.YAML())
+}
 
 func TestConnectionsThatAreRefused(t *testing.T) {
 	t.Parallel()
@@ -48,8 +46,9 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "kubeconfig")
-			document := strings.Replace(minimal, test.from, test.to, 1)
-			if document == minimal {
+			whole := minimal(t)
+			document := strings.Replace(whole, test.from, test.to, 1)
+			if document == whole {
 				t.Fatalf("nothing to replace: %q", test.from)
 			}
 			if err := os.WriteFile(path, []byte(document), 0o600); err != nil {
