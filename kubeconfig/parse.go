@@ -17,7 +17,8 @@ type Config struct {
 	Server *url.URL
 	// ServerName is the name in the server's certificate; if it is empty, that is Server's host.
 	ServerName string
-	// Proxy is the HTTP proxy to the server; nil if there is none.
+	// Proxy is the HTTP proxy to the server; nil if there is none. If it has a password, fmt prints
+	// that.
 	Proxy *url.URL
 	// Insecure accepts any server that answers at the address.
 	Insecure bool
