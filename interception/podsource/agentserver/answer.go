@@ -14,7 +14,7 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
 )
 
-// requestError is an answer that isn't what was asked for.
+// requestError is why a request failed, and how to answer it.
 type requestError struct {
 	status  int
 	refusal protocol.Refusal
@@ -25,12 +25,12 @@ func refuse(status int, reason protocol.Reason, message string) *requestError {
 	return &requestError{status: status, refusal: protocol.Refusal{Reason: reason, Message: message}}
 }
 
-// failed is for what a source or a sink can't do.
+// failed is for an error of a source or a sink.
 func failed(err error) *requestError {
 	return &requestError{http.StatusInternalServerError, protocol.Refusal{Reason: protocol.ReasonFailed, Message: err.Error()}, err}
 }
 
-// answering makes a handler: peers are checked, time is bounded, and whatever comes is JSON.
+// answering makes a handler that checks the peer, bounds the time, and answers in JSON.
 func (s Server) answering(handle func(*http.Request) (any, *requestError)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeoutCause(r.Context(), workWithin, errTooLong)
@@ -79,7 +79,7 @@ func (s Server) write(w http.ResponseWriter, r *http.Request, answer any, failur
 	_, _ = w.Write(append(data, '\n')) // a client that is gone needs no answer
 }
 
-// decodeBody ignores fields that it doesn't know: they are of a later client.
+// decodeBody ignores fields that it doesn't know: a later client sent them.
 func decodeBody(r *http.Request, to any) *requestError {
 	data, err := io.ReadAll(r.Body)
 	var tooLarge *http.MaxBytesError

@@ -16,25 +16,25 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
 )
 
-// IstioLogServer is the agent's side of Istio's protocol for log lines, as plugins of Istio's speak
-// it, and [podsource.Agent] with an agent that is older than its own protocol.
+// IstioLogServer is the agent's side of Istio's protocol for log lines. Istio's plugins speak it,
+// and so does [podsource.Agent] with an agent that is older than its own protocol.
 //
 // A request is an array of strings, each a line of JSON with "level" (debug, info, warn or error),
-// "time" (RFC 3339) and "msg"; whatever else is there becomes an attribute, "scope" aside. A line
-// that is something else is left out. The answer is always 200 and empty, as clients cannot do
-// anything about another one.
+// "time" (RFC 3339) and "msg"; whatever else is there becomes an attribute, "scope" aside. The
+// server leaves out any other line. The answer is empty, with status 200 even after an error,
+// because clients can do nothing about it; only a refused peer gets 403.
 type IstioLogServer struct {
 	// Logs takes the lines, those of a request at once.
 	Logs LogSink
-	// OnError, if not nil, is told what is not understood, who was refused, and how the sink failed.
-	// It is called from several goroutines at once.
+	// OnError, if not nil, is told what is not understood, which peer was refused, and how the sink
+	// failed. It is called from several goroutines at once.
 	OnError func(error)
 	// Instance, unless it is empty, is in the header [InstanceHeader] of each answer.
 	Instance string
 }
 
-// Serve answers on the listener, such as [ListenIstioLog] makes it, as [Server.Serve] does and
-// within the same bounds.
+// Serve answers on a listener, such as [ListenIstioLog] makes, as [Server.Serve] does and within
+// the same bounds.
 func (s IstioLogServer) Serve(ctx context.Context, listener net.Listener) error {
 	var mux http.ServeMux
 	mux.HandleFunc("/log", s.log)

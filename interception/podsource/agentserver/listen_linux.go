@@ -19,17 +19,17 @@ import (
 	"github.com/meshcni/meshcni/internal/spool"
 )
 
-// maxSocketPath is what the kernel has place for (unix(7)), the final 0 aside.
+// maxSocketPath is how many bytes the kernel has place for (unix(7)), without the final 0.
 const maxSocketPath = 107
 
 // Listen makes the socket [podsource.AgentSocket] in the agent's run directory, and listens there,
 // for [Server]. Only its owner may connect (mode 0600), from the first instant.
 //
-// The directory must exist, belong to root or to this process's user, and be writable for no other
-// user. A socket that is there already is replaced without an instant in which there is none: a
-// former agent left it, or still listens there and is being relieved. What is there and is no
-// socket stays, and is an error; a symbolic link is never followed. Closing the listener leaves the
-// file, as it may be a later agent's by then.
+// The directory must exist, belong to root or to this process's user, and be writable by no other
+// user. A socket that is there already is replaced, with no instant in which there is none: an
+// earlier agent left it, or still listens there and is being replaced. Anything else of that name
+// stays, and is an error; a symbolic link is never followed. Closing the listener leaves the file,
+// which may be a later agent's by then.
 func Listen(ctx context.Context, runDir string) (net.Listener, error) {
 	return listen(ctx, runDir, podsource.AgentSocket)
 }
@@ -90,7 +90,7 @@ func beforeBind(_, _ string, raw syscall.RawConn) error {
 	return failure
 }
 
-// checkRunDir wants no other user to be able to put another socket in the place of ours.
+// checkRunDir refuses a directory in which another user could replace our socket.
 func checkRunDir(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {

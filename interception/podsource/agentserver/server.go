@@ -42,20 +42,20 @@ type Server struct {
 	Results ResultSink
 	// Status answers for GET /v1/status.
 	Status StatusSource
-	// OnError, if not nil, is told what no client can be told, or should not be the only one to know:
+	// OnError, if not nil, is told what no client can be told, or what the agent should know as well:
 	// a refused peer, a source or sink that failed. It is called from several goroutines at once.
 	OnError func(error)
 	// Instance, unless it is empty, is in the header [InstanceHeader] of each answer.
 	Instance string
 }
 
-// Serve answers on the listener, such as [Listen] makes it, until ctx ends; then it waits up to 2 s
-// for requests that are under way, closes the listener and returns nil. It returns earlier, with an
+// Serve answers on a listener, such as [Listen] makes, until ctx ends; then it waits up to 2 s for
+// requests that are under way, closes the listener and returns nil. It returns earlier, with an
 // error, when the listener fails.
 //
 // Peers are root or this process's user; others are refused. At most 512 connections are open at
-// once; others wait. One without a request is closed after 5 s. A request has at most 8 KiB of
-// header and 1 MiB of body, and 5 s to arrive.
+// once; others wait. One without a request is closed: a new one after 2 s, another 5 s after its
+// last answer. A request has at most 8 KiB of header and 1 MiB of body, and 5 s to arrive.
 func (s Server) Serve(ctx context.Context, listener net.Listener) error {
 	return socketServer{s.handler(), s.report, s.Instance}.serve(ctx, listener)
 }
@@ -93,7 +93,7 @@ func (s Server) handler() http.Handler {
 	return &mux
 }
 
-// unknownPath tells another version of the protocol from what no version has.
+// unknownPath distinguishes another version of the protocol from what no version has.
 func unknownPath(r *http.Request) (any, *requestError) {
 	first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if number, found := strings.CutPrefix(first, "v"); first != protocol.Version && found && strings.Trim(number, "0123456789") == "" {
@@ -162,12 +162,12 @@ func (s Server) results(r *http.Request) (any, *requestError) {
 	}
 	if err := s.Logs.Log(r.Context(), body.Entries); err != nil {
 		s.report(fmt.Errorf("%s %s: %w", r.Method, protocol.Quoted(r.URL.Path), err))
-		return nil, nil //nolint:nilnil // the results are taken, and who sent the lines still has them
+		return nil, nil //nolint:nilnil // the results are taken, and the client still has the lines
 	}
 	return protocol.ResultsAnswer{Entries: len(body.Entries)}, nil
 }
 
-// boundedListener has a bounded number of connections open at once.
+// boundedListener bounds how many connections are open at once.
 type boundedListener struct {
 	net.Listener
 	places chan struct{} // one element for each open connection

@@ -27,8 +27,8 @@ const (
 	shutDownWithin   = 2 * time.Second
 )
 
-// InstanceHeader is the header by which a client tells one agent from the next that listens in the
-// same place.
+// InstanceHeader is the header by which a client tells an agent from the next one on the same
+// socket.
 const InstanceHeader = "Agent-Instance"
 
 // errTooLong is the cause when the time for a request is over.
@@ -84,10 +84,10 @@ func (s socketServer) server(ctx context.Context) *http.Server {
 	}
 }
 
-// peerKey is where a connection's context has the error of [podsource.CheckPeer].
+// peerKey is the key of [podsource.CheckPeer]'s error in a connection's context.
 type peerKey struct{}
 
-// errorWriter is for what net/http has to say: panics, and connections that broke.
+// errorWriter takes net/http's own errors: panics, and connections that broke.
 type errorWriter struct{ report func(error) }
 
 func (w errorWriter) Write(p []byte) (int, error) {
