@@ -100,8 +100,8 @@ func boundedTo(text string, most int) string {
 }
 
 // sourceFailure returns the error of a [podsource.Chain] as the plugin's, with the code of the last
-// source's failure, because that is the API server, which knows every pod. The remedies of the
-// sources follow first.
+// source's failure, because that is the API server, which knows every pod. The remedy starts with
+// first.
 func sourceFailure(err error, first string) error {
 	const step = "learn about the pod"
 	var all *podsource.ChainError

@@ -19,9 +19,9 @@ const (
 	defaultAgentCallTimeout = 2 * time.Second
 )
 
-// Agent speaks with the node agent on this node, over the unix socket [AgentSocket] in its run
-// directory. The protocol is in docs/agent-socket.md. Who listens there must be root or the user
-// that asks; nothing is sent to any other program. The errors are [*Error].
+// Agent talks to the node agent on this node, over the unix socket [AgentSocket] in its run
+// directory. The protocol is in docs/agent-socket.md. The program that listens there must be
+// root's, or of this process's user; Agent sends nothing to any other. The errors are [*Error].
 //
 // It needs Linux; elsewhere the errors wrap [interception.ErrUnsupported].
 type Agent struct {
@@ -35,20 +35,20 @@ type Agent struct {
 	// pauses start at 100 ms, double up to 3 s, and vary by a fifth so that the pods of a node don't
 	// ask all at once.
 	Backoff func(failures int) time.Duration
-	// Kept keeps the connection of one call for the next; when nil, each request has a connection of
-	// its own.
+	// Kept keeps the connection of one call for the next. When nil, each request has its own
+	// connection.
 	Kept *AgentConnection
-	// Once has Pod ask once only, and leave it to others to try again.
+	// Once makes Pod ask only once, and leave retries to the caller.
 	Once bool
 }
 
 // Pod returns the pod that ref names.
 //
-// What may pass by itself is tried again: up to 4 times when the agent knows no such pod, or one
-// with another UID, as its view of the cluster may be out of date; up to 3 times when no program
-// accepts connections, or the agent fails; twice when it is too slow (a request beyond
-// CallTimeout). All else fails at once, a socket that isn't there among it: then there is no agent
-// to wait for.
+// Pod asks again after a failure that may pass by itself. It asks up to 4 times when the agent
+// knows no such pod, or one with another UID, because the agent's view of the cluster may be out of
+// date; up to 3 times when no program accepts connections, or the agent fails; twice when the agent
+// is too slow (a request beyond CallTimeout). Any other failure is returned at once. So is a
+// missing socket: then there is no agent to wait for.
 func (a Agent) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
 	if err := ref.Validate(); err != nil {
 		return interception.Pod{}, &Error{Kind: ErrRef, Source: sourceAgent, Pod: ref, Cause: err}
@@ -82,7 +82,7 @@ func (a Agent) Status(ctx context.Context) (AgentStatus, error) {
 	return status, nil
 }
 
-// Report hands results over to the agent, once. All together they have at most 1 MiB as JSON.
+// Report sends results to the agent, once. They may have 1 MiB as JSON, all together.
 func (a Agent) Report(ctx context.Context, results []Result) error {
 	if failure := a.call(ctx, http.MethodPost, protocol.ResultsPath, resultsRequest{Results: listed(results)}, nil); failure != nil {
 		return failure
@@ -90,10 +90,10 @@ func (a Agent) Report(ctx context.Context, results []Result) error {
 	return nil
 }
 
-// Log hands lines of a log over to the agent, once. All together they have at most 1 MiB as JSON.
-// An agent that doesn't take them by this protocol, as it is older or Istio's own, gets them by
-// Istio's: on the socket log.sock, which has no levels but debug, info, warn and error. The error
-// is then about both.
+// Log sends lines of a log to the agent, once. They may have 1 MiB as JSON, all together. An agent
+// that doesn't take them by this protocol, because it is older or Istio's own, gets them by
+// Istio's: on the socket log.sock, with no levels but debug, info, warn and error. An error is then
+// about both attempts.
 func (a Agent) Log(ctx context.Context, entries []LogEntry) error {
 	failure := a.call(ctx, http.MethodPost, protocol.LogsPath, logsRequest{listed(entries)}, nil)
 	if failure == nil {
@@ -105,14 +105,14 @@ func (a Agent) Log(ctx context.Context, entries []LogEntry) error {
 	return failure
 }
 
-// Tell hands over results and lines of a log, with one request where the agent takes both that way,
-// and otherwise as Report and Log do. It says of each what became of it.
+// Tell sends results and lines of a log: in one request if the agent takes both that way, and
+// otherwise as Report and Log do. It returns an error for each.
 func (a Agent) Tell(ctx context.Context, results []Result, entries []LogEntry) (reported, logged error) {
 	var answer protocol.ResultsAnswer
 	if failure := a.call(ctx, http.MethodPost, protocol.ResultsPath, resultsRequest{listed(results), entries}, &answer); failure != nil {
 		reported = failure
 	}
-	if answer.Entries != len(entries) { // an agent that is older answers nothing
+	if answer.Entries != len(entries) { // an older agent doesn't say that it takes lines
 		logged = a.Log(ctx, entries)
 	}
 	return reported, logged

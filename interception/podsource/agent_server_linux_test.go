@@ -307,7 +307,7 @@ func TestServeEnds(t *testing.T) {
 	})
 }
 
-// waiting answers when the server is told to end.
+// waiting answers once the server's context ends.
 type waiting struct {
 	inside chan<- struct{}
 	ctx    context.Context //nolint:containedctx // the server's

@@ -18,14 +18,15 @@ const CapabilityPodAnnotations = "io.kubernetes.cri.pod-annotations"
 // (https://www.cni.dev/docs/conventions/).
 type RuntimeConfig struct {
 	// PodAnnotations are all annotations of the pod, for [CapabilityPodAnnotations]. They are nil when
-	// the runtime passes none: the pod may have some then.
+	// the runtime passes none, even if the pod has some.
 	PodAnnotations map[string]string `json:"io.kubernetes.cri.pod-annotations"`
 }
 
-// Annotations is a source that asks no other program: what it knows of the pod is what the
-// container runtime passed along. For a mesh that reads nothing else of a pod that is an answer
-// (package sidecar's Dialect.AnnotationsSuffice tells). For any other it is an [ErrIncomplete], and
-// the annotations may still tell that the pod is outside of the mesh (Mesh.ByAnnotations).
+// Annotations is a source that asks no other program: it knows only the annotations that the
+// container runtime passed to the plugin. They are enough for a mesh that reads nothing else of a
+// pod (package sidecar's Dialect.AnnotationsSuffice). For any other mesh the error is
+// [ErrIncomplete]; the annotations may still say that the pod is not in the mesh
+// (Mesh.ByAnnotations).
 type Annotations struct {
 	// Values are the pod's annotations, as in [RuntimeConfig]; nil when the runtime passed none.
 	Values map[string]string
@@ -35,7 +36,7 @@ type Annotations struct {
 	Dialect string
 }
 
-// Pod returns a pod of the names in ref and the annotations.
+// Pod returns a pod with the names in ref and the annotations, and nothing else.
 func (a Annotations) Pod(_ context.Context, ref Ref) (interception.Pod, error) {
 	refuse := func(reason string) (interception.Pod, error) {
 		return interception.Pod{}, &Error{Kind: ErrIncomplete, Source: sourceAnnotations, Pod: ref, Cause: errors.New(reason)}

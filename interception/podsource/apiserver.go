@@ -17,19 +17,18 @@ const (
 	defaultCallTimeout = 5 * time.Second
 )
 
-// APIServer asks the Kubernetes API server for pods, as a kubeconfig file says. Every call of Pod
-// stands alone: connections are not kept, and the file is read each time.
+// APIServer asks the Kubernetes API server for pods, as a kubeconfig file says. Each call of Pod
+// reads the file, and keeps no connection.
 //
 // The file is what the node agent writes, in YAML (block style) or JSON, of at most 1 MiB. Of the
 // current context these keys are understood: of the cluster server, certificate-authority-data,
 // certificate-authority, insecure-skip-tls-verify, tls-server-name and proxy-url (http or https);
 // of the user token, tokenFile, client-certificate-data, client-certificate, client-key-data and
-// client-key. Keys that would say how to log in otherwise (exec, auth-provider, username ...) are
-// refused, others are ignored. To a server of plain http no credential is sent, as client-go does
-// it.
+// client-key. Keys for other ways to log in (exec, auth-provider, username ...) are refused; any
+// other key is ignored. Like client-go, APIServer sends no credential to a server of plain http.
 type APIServer struct {
-	// Kubeconfig is the path of the kubeconfig file. It, and what it refers to, has to be a regular
-	// file that belongs to root or to this process's user, and that no other user may write.
+	// Kubeconfig is the path of the kubeconfig file. It, and each file that it refers to, must be a
+	// regular file that belongs to root or to this process's user, and that no other user may write.
 	Kubeconfig string
 	// UserAgent names the program to the API server, which has it in its audit log; "meshcni" when
 	// empty.
@@ -46,11 +45,12 @@ type APIServer struct {
 
 // Pod returns the pod that ref names. The error is an [*Error].
 //
-// What may pass by itself is tried again: up to 10 times while the server can't be reached, is too
-// slow (a request beyond CallTimeout), or answers 429 or 5xx; up to 4 times when it knows no such
-// pod, knows one with another UID, or answers 401: then the file is read again each time, as its
-// token may just have been renewed. All else, 403 among it, fails at once. A Timeout or a context
-// that ends during a pause gives the last failure, and during a request an [ErrTimeout].
+// Pod asks again after a failure that may pass by itself. It asks up to 10 times while the server
+// can't be reached, is too slow (a request beyond CallTimeout), or answers 429 or 5xx; up to 4
+// times when the server knows no such pod, knows one with another UID, or answers 401. After a 401
+// it reads the file again, because the token may just have been renewed. Any other failure, such as
+// 403, is returned at once. If Timeout or the context ends during a pause, the error is the last
+// failure; if it ends during a request, the error is [ErrTimeout].
 func (s APIServer) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
 	if err := ref.Validate(); err != nil {
 		return interception.Pod{}, &Error{Kind: ErrRef, Source: sourceAPIServer, Pod: ref, Kubeconfig: s.Kubeconfig, Cause: err}
@@ -96,8 +96,8 @@ func (q *query) try(ctx context.Context) *Error {
 	return failure
 }
 
-// patienceWithAPIServer is longest where waiting helps. Without a failure of its own a call waits
-// less than a second in all for what is missing, and the longest about 15.
+// patienceWithAPIServer is longest where waiting helps. All pauses together take less than a second
+// while only a pod is missing or a token is refused, and at most about 15 seconds.
 func patienceWithAPIServer(failure *Error) int {
 	switch kind := failure.Kind; {
 	case isAny(kind, ErrUnreachable, ErrTimeout, ErrServer):
@@ -112,8 +112,8 @@ func patienceWithAPIServer(failure *Error) int {
 // probeName is the name of a pod that doesn't exist.
 const probeName = "meshcni-probe"
 
-// Probe asks once, for a pod in namespace that need not be there: it is nil when the API server
-// takes the credential and would tell. The error is an [*Error].
+// Probe asks once for a pod in namespace that need not be there. It returns nil if the API server
+// accepts the credential, and would return a pod that is there. The error is an [*Error].
 func (s APIServer) Probe(ctx context.Context, namespace string) error {
 	ref := Ref{Namespace: namespace, Name: probeName}
 	if err := ref.Validate(); err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Chain asks sources in order, until one knows the pod. The zero Chain has none, and knows nothing.
+// Chain asks sources in order, until one knows the pod. The zero Chain has no sources, and knows no
+// pod.
 type Chain struct {
 	// Links are the sources.
 	Links []Link
@@ -26,8 +27,8 @@ type Link struct {
 	Name string
 	// Source is asked once; the source itself may try again within its time.
 	Source Source
-	// Timeout is how long it takes at most. When 0, the sources that are left share alike in what is
-	// left of the chain's time, so that one that hangs leaves some for those after it.
+	// Timeout is how long it takes at most. When 0, it is an equal share of the time that the chain
+	// has left, so that a source that hangs leaves time for those after it.
 	Timeout time.Duration
 }
 
@@ -41,8 +42,9 @@ type Answer struct {
 	Failures []LinkError
 }
 
-// Ask asks for the pod that ref names. The error is a [*ChainError]. Sources have to mind their
-// context, which ends with their time: nothing but that ends them.
+// Ask returns the pod that ref names, from the first source that knows it. The error is a
+// [*ChainError]. A source must return when its context ends, which is when its time is over; Ask
+// waits for it.
 func (c Chain) Ask(ctx context.Context, ref Ref) (Answer, error) {
 	ctx, cancel := withTimeout(ctx, orDefault(c.Timeout, defaultTimeout), "for all sources")
 	defer cancel()
@@ -61,13 +63,14 @@ func (c Chain) Ask(ctx context.Context, ref Ref) (Answer, error) {
 	return Answer{}, &ChainError{ref, failures}
 }
 
-// Pod is the pod that Ask answers with: a chain is a source itself.
+// Pod returns the pod that Ask returns. It makes a Chain a [Source], too.
 func (c Chain) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
 	answer, err := c.Ask(ctx, ref)
 	return answer.Pod, err
 }
 
-// ask gives the source its time, of which left sources take their part.
+// ask asks the source within its time. Without a Timeout, that is its share among the sources that
+// are left.
 func (l Link) ask(ctx context.Context, ref Ref, left int) (interception.Pod, error) {
 	timeout := l.Timeout
 	if deadline, found := ctx.Deadline(); found && timeout == 0 && left > 1 {
@@ -84,7 +87,7 @@ func (l Link) ask(ctx context.Context, ref Ref, left int) (interception.Pod, err
 	return l.Source.Pod(ctx, ref)
 }
 
-// LinkError is why a link of a chain has nothing to tell.
+// LinkError is why a link of a chain returned no pod.
 type LinkError struct {
 	// Name is the link's.
 	Name string
@@ -92,8 +95,8 @@ type LinkError struct {
 	Err error
 }
 
-// Error is what the source said; where that isn't an [*Error], which names it, the name goes
-// before.
+// Error returns the source's error, after the link's name unless it is an [*Error], which names its
+// source.
 func (e LinkError) Error() string {
 	var failure *Error
 	if errors.As(e.Err, &failure) {
@@ -102,10 +105,10 @@ func (e LinkError) Error() string {
 	return e.Name + ": " + e.Err.Error()
 }
 
-// Unwrap gives Err.
+// Unwrap returns Err.
 func (e LinkError) Unwrap() error { return e.Err }
 
-// ChainError says why no source of a chain has anything to tell about a pod.
+// ChainError says why no source of a chain returned a pod.
 type ChainError struct {
 	// Pod is the pod that was asked for.
 	Pod Ref
@@ -113,10 +116,10 @@ type ChainError struct {
 	Failures []LinkError
 }
 
-// Error is the problem and the remedy.
+// Error returns the problem and the remedy.
 func (e *ChainError) Error() string { return e.Problem() + "; " + e.Remedy() }
 
-// Unwrap gives the failures.
+// Unwrap returns the failures.
 func (e *ChainError) Unwrap() []error {
 	errs := make([]error, len(e.Failures))
 	for i, failure := range e.Failures {
@@ -137,7 +140,7 @@ func (e *ChainError) Problem() string {
 	return fmt.Sprintf("pod %s: no source knows it: %s", e.Pod, strings.Join(texts, "; "))
 }
 
-// Remedy says what the operator can do, of which one thing is enough.
+// Remedy says what the operator can do. If that is several things, one of them is enough.
 func (e *ChainError) Remedy() string {
 	var remedies []string
 	for _, link := range e.Failures {

@@ -56,7 +56,7 @@ func (c *client) pod(ctx context.Context, ref Ref) (interception.Pod, *Error) {
 
 const defaultUserAgent = "meshcni"
 
-// refusal tells what another status than 200 means. Kubernetes says more in a Status object.
+// refusal returns the error for a status other than 200. Kubernetes says more in a Status object.
 func (c *client) refusal(status int, answer []byte) *Error {
 	kind := ErrAnswer
 	switch {

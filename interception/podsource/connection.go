@@ -24,7 +24,7 @@ type connection struct {
 	token  string   // empty: send none, as always over http
 }
 
-// dial connects to the server, and goes no further before it is known to be the one.
+// dial connects to the server and, with https, verifies its certificate.
 func (c connection) dial(ctx context.Context) (net.Conn, error) {
 	raw, err := c.dialServer(ctx)
 	if err != nil || c.server.Scheme == "http" {
@@ -37,7 +37,7 @@ func (c connection) dial(ctx context.Context) (net.Conn, error) {
 	return handshake(ctx, raw, config)
 }
 
-// dialServer connects to where the server, or the proxy, takes requests.
+// dialServer connects to the server, or to the proxy that passes requests on to it.
 func (c connection) dialServer(ctx context.Context) (net.Conn, error) {
 	if c.proxy != nil {
 		return c.dialProxy(ctx)
@@ -59,7 +59,7 @@ func address(u *url.URL) string {
 func handshake(ctx context.Context, raw net.Conn, config *tls.Config) (net.Conn, error) {
 	defer endWith(ctx, raw)()
 	secure := tls.Client(raw, config)
-	if err := secure.Handshake(); err != nil { //nolint:noctx // with it comes a goroutine; the deadline is the context's
+	if err := secure.Handshake(); err != nil { //nolint:noctx // HandshakeContext starts a goroutine; endWith minds the context
 		return nil, errors.Join(err, raw.Close())
 	}
 	return secure, nil
@@ -139,7 +139,8 @@ func tlsConfig(from kubeconfig.Config, dir string) (*tls.Config, error) {
 	return config, nil
 }
 
-// load returns the text of that key in the kubeconfig; nil if there is none.
+// load returns PEM text, or nil if there is none; errors name the key that it has in the
+// kubeconfig.
 func load(dir, key string, m kubeconfig.Material) ([]byte, error) {
 	if data := m.Data.Reveal(); data != "" {
 		return []byte(data), nil

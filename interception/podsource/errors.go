@@ -16,13 +16,13 @@ const (
 	sourceAnnotations = "annotations from the runtime"
 )
 
-// What an [*Error] is about, to be told apart with errors.Is.
+// The kinds of [*Error], for errors.Is.
 var (
-	// ErrRef means that the pod is not named in a form that a pod's name can have. No server was
-	// asked.
+	// ErrRef means that no pod can have such a name or namespace. No server was asked.
 	ErrRef = errors.New("not a pod's name")
-	// ErrKubeconfig means that the kubeconfig is missing (then the error also is fs.ErrNotExist),
-	// unreadable, or not understood, or that no request can name its server. No server was asked.
+	// ErrKubeconfig means that the kubeconfig is missing (the error then is fs.ErrNotExist, too),
+	// can't be read or understood, or names a server whose host no request can carry. No server was
+	// asked.
 	ErrKubeconfig = errors.New("kubeconfig cannot be used")
 	// ErrUnreachable means that no connection could be made, or that it broke.
 	ErrUnreachable = errors.New("cannot be reached")
@@ -34,44 +34,44 @@ var (
 	ErrTimeout = errors.New("did not answer in time")
 	// ErrUnauthorized means status 401: the credential is expired, revoked or of another cluster.
 	ErrUnauthorized = errors.New("does not accept the credential")
-	// ErrForbidden means status 403: the credential is good, and may not get pods; or the agent
-	// doesn't talk to this user.
+	// ErrForbidden means status 403: the credential is valid, but may not get pods; or the agent
+	// refuses this user.
 	ErrForbidden = errors.New("forbids it")
 	// ErrNotFound means status 404: there is no such pod.
 	ErrNotFound = errors.New("knows no such pod")
 	// ErrServer means status 429 or 5xx: the server is overloaded or broken.
 	ErrServer = errors.New("failed")
-	// ErrAnswer means that what came is not an answer of such a server: another status, or no JSON.
+	// ErrAnswer means that the answer is not one of such a server: it has another status, or is not
+	// JSON.
 	ErrAnswer = errors.New("gave an answer that is not understood")
-	// ErrNotPod means that the answer is JSON, and not the Pod that was asked for.
+	// ErrNotPod means that the answer is JSON, but not the Pod that was asked for.
 	ErrNotPod = errors.New("gave an answer that is not the pod")
 	// ErrTooLarge means that the answer is larger than any Pod can be.
 	ErrTooLarge = errors.New("gave an answer that is too large")
-	// ErrStalePod means that there is a pod of that name, with another UID.
+	// ErrStalePod means that there is a pod of that name, but with another UID.
 	ErrStalePod = errors.New("knows another pod of that name")
-	// ErrNotReady means that the agent does not know the pods of its node yet. Asking again soon is of
-	// no use.
+	// ErrNotReady means that the agent does not know the pods of its node yet. Asking again soon
+	// doesn't help.
 	ErrNotReady = errors.New("is not ready to tell yet")
-	// ErrProtocol means that the agent doesn't offer this, in any version of the protocol that is
-	// known here: it is older or newer.
+	// ErrProtocol means that the agent doesn't offer this in a version of the protocol that this
+	// package knows: the agent is older or newer.
 	ErrProtocol = errors.New("speaks another version of the protocol")
 	// ErrRequest means that the agent doesn't take the request: it is too large or malformed.
 	ErrRequest = errors.New("does not take the request")
-	// ErrIncomplete means that the source knows something of the pod, and not all that it takes to
-	// decide. No server was asked.
+	// ErrIncomplete means that the source knows something about the pod, but not enough to decide. No
+	// server was asked.
 	ErrIncomplete = errors.New("do not say enough")
 )
 
-// Error says why a source has nothing to tell about a pod.
+// Error says why a source returned no pod, or why the node agent did not take a request.
 type Error struct {
 	// Kind is one of the errors above. Most are worded to follow the source's name.
 	Kind error
 	// Source names the source for people: "API server", "node agent", "annotations from the runtime".
 	Source string
-	// Pod is the pod that was asked for; zero where it wasn't about one.
+	// Pod is the pod that was asked for; zero if the request was about none.
 	Pod Ref
-	// Kubeconfig is the path of the file that said whom to ask; empty for other sources than the API
-	// server.
+	// Kubeconfig is the path of the API server's kubeconfig; empty for other sources.
 	Kubeconfig string
 	// Server is the URL of the server, or "unix:" and the path of the socket; empty when no server was
 	// asked.
@@ -82,10 +82,10 @@ type Error struct {
 	Attempts int
 }
 
-// Error is the problem and the remedy.
+// Error returns the problem and the remedy.
 func (e *Error) Error() string { return e.Problem() + "; " + e.Remedy() }
 
-// Unwrap gives Kind and Cause.
+// Unwrap returns Kind and Cause.
 func (e *Error) Unwrap() []error {
 	if e.Cause == nil {
 		return []error{e.Kind}
@@ -101,7 +101,7 @@ func (e *Error) Problem() string {
 	return fmt.Sprintf("pod %s: %s", e.Pod, e.problem())
 }
 
-// problem is without the pod.
+// problem is Problem without the pod.
 func (e *Error) problem() string {
 	text := e.Kind.Error()
 	if e.Source != "" && !isAny(e.Kind, ErrRef, ErrKubeconfig) {
@@ -119,7 +119,7 @@ func (e *Error) problem() string {
 	return text
 }
 
-// Remedy says what the operator can do, in one sentence that starts small.
+// Remedy says what the operator can do, in one sentence without a capital letter at its start.
 func (e *Error) Remedy() string {
 	switch {
 	case isAny(e.Kind, ErrRef):

@@ -27,7 +27,7 @@ const (
 type exchange struct {
 	dial   func(context.Context) (net.Conn, error)
 	secret string           // the credential, which no error may repeat; empty when there is none
-	kept   *AgentConnection // nil where each request has a connection of its own
+	kept   *AgentConnection // nil if each request has its own connection
 }
 
 func newRequest(ctx context.Context, method, url, userAgent string, body []byte) (*http.Request, error) {
@@ -44,7 +44,7 @@ func newRequest(ctx context.Context, method, url, userAgent string, body []byte)
 	return request, nil
 }
 
-// encoded is the text of a request, as one of its methods writes it. The error is about the
+// encoded returns the text of a request, as one of its methods writes it. The error is about the
 // request, and not about the connection.
 func encoded(write func(io.Writer) error) ([]byte, error) {
 	var text bytes.Buffer
@@ -52,9 +52,8 @@ func encoded(write func(io.Writer) error) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// do makes one request, of which text is the encoding, all in this goroutine. An [http.Transport]
-// starts three more for it, which costs a process that lives for some milliseconds more CPU time
-// than its budget allows.
+// do makes one request, whose encoding is text, in this goroutine alone. An [http.Transport] starts
+// three more, which costs more CPU time than a process that lives for some milliseconds can afford.
 func (x exchange) do(request *http.Request, text []byte) (status int, answer []byte, failure *Error) {
 	ctx := request.Context()
 	if w := x.kept.take(); w != nil {
@@ -70,7 +69,7 @@ func (x exchange) do(request *http.Request, text []byte) (status int, answer []b
 	return x.converse(newWire(connection), request, text)
 }
 
-// converse makes the request on a connection, and closes or keeps that.
+// converse makes the request on a connection, and then keeps or closes the connection.
 func (x exchange) converse(w *wire, request *http.Request, text []byte) (status int, answer []byte, failure *Error) {
 	ctx, reusable := request.Context(), false
 	release := endWith(ctx, w)
@@ -90,26 +89,27 @@ func (x exchange) converse(w *wire, request *http.Request, text []byte) (status 
 		return 0, nil, &Error{Kind: ErrTooLarge, Cause: err}
 	case err != nil:
 		return 0, nil, transportFailure(ctx, err)
-	case ctx.Err() != nil: // closing the connection at the end of the time can look like the answer's end
+	case ctx.Err() != nil: // the end of the time can look like the answer's end
 		return 0, nil, transportFailure(ctx, ctx.Err())
 	}
 	return response.StatusCode, answer, nil
 }
 
-// endWith lets the connection end with the context, until it is released.
+// endWith makes reads and writes of the connection fail once the context ends, until release is
+// called.
 func endWith(ctx context.Context, connection net.Conn) (release func() bool) {
 	return context.AfterFunc(ctx, func() { _ = connection.SetDeadline(time.Unix(1, 0)) })
 }
 
-// hangUp doesn't ask what became of the connection: all that was wanted has been read.
+// hangUp closes the connection. An error doesn't matter: the answer has been read, or has failed.
 func hangUp(connection net.Conn) {
 	if secure, ok := connection.(*tls.Conn); ok {
-		connection = secure.NetConn() // no farewell, which no process waits for
+		connection = secure.NetConn() // without close_notify, which the server need not get
 	}
 	_ = connection.Close()
 }
 
-// transportFailure tells why no answer came.
+// transportFailure says why no answer came.
 func transportFailure(ctx context.Context, err error) *Error {
 	var untrusted *tls.CertificateVerificationError
 	var peer *PeerError
@@ -128,8 +128,8 @@ func transportFailure(ctx context.Context, err error) *Error {
 	}
 }
 
-// quote makes text of an answer fit for an error: without the credential, which servers have been
-// seen to repeat, and as [protocol.Quoted].
+// quote makes text of an answer fit for an error: it removes the credential, which some servers
+// repeat, and applies [protocol.Quoted].
 func (x exchange) quote(text string) string {
 	if x.secret != "" {
 		text = strings.ReplaceAll(text, x.secret, "(credential)")

@@ -16,8 +16,8 @@ import (
 	"github.com/meshcni/meshcni/internal/spool"
 )
 
-// ParseLogLine reads a line that [slog.JSONHandler] wrote. All values but the usual three become
-// attributes.
+// ParseLogLine reads a line that [slog.JSONHandler] wrote. All values but time, level and message
+// become attributes.
 func ParseLogLine(line []byte) (LogEntry, error) {
 	var fields map[string]any
 	if err := json.Unmarshal(line, &fields); err != nil {
@@ -47,7 +47,7 @@ func ParseLogLine(line []byte) (LogEntry, error) {
 // istioLogTimeout is Istio's own.
 const istioLogTimeout = time.Second
 
-// logAsIstio is the second try, after failure.
+// logAsIstio is the second try, after the first has ended with failure.
 func (a Agent) logAsIstio(ctx context.Context, entries []LogEntry, failure *Error) error {
 	ctx, cancel := withTimeout(ctx, orDefault(a.CallTimeout, istioLogTimeout), "for one request")
 	defer cancel()
@@ -63,14 +63,15 @@ func (a Agent) logAsIstio(ctx context.Context, entries []LogEntry, failure *Erro
 	switch {
 	case second == nil:
 		return nil
-	case second.isMissing(): // there is nothing to say of a socket that only older agents have
+	case second.isMissing(): // only older agents have this socket, so the first failure says more
 		return failure
 	default:
 		return errors.Join(failure, second)
 	}
 }
 
-// asIstio writes the attributes beside Istio's keys, which go first.
+// asIstio writes the line in Istio's form. Istio's keys take precedence over attributes of that
+// name.
 func (l LogEntry) asIstio() (string, error) {
 	line := make(map[string]string, len(l.Attributes)+4)
 	for key, value := range l.Attributes {

@@ -54,8 +54,8 @@ type securityContext struct {
 }
 
 // ParsePod reads one Pod object, version v1, in the JSON that the API server writes ("kubectl get
-// pod NAME -o json"), for programs that have it from elsewhere. Without a namespace it is
-// "default"'s, as for kubectl. The error says what else it is than such a Pod.
+// pod NAME -o json"), for programs that have it from elsewhere. A Pod without a namespace is in
+// "default", as for kubectl. The error says what the text is instead of a Pod.
 func ParsePod(text []byte) (interception.Pod, error) {
 	var o object
 	if err := json.Unmarshal(text, &o); err != nil {
@@ -70,8 +70,8 @@ func ParsePod(text []byte) (interception.Pod, error) {
 	return o.pod(), nil
 }
 
-// podFrom reads the answer to a request for the pod. Whatever it repeats of the answer goes through
-// quote.
+// podFrom reads the answer to a request for the pod. What its errors repeat of the answer goes
+// through quote.
 func podFrom(answer []byte, ref Ref, quote func(string) string) (interception.Pod, *Error) {
 	refuse := func(kind error, format string, args ...any) (interception.Pod, *Error) {
 		return interception.Pod{}, &Error{Kind: kind, Cause: fmt.Errorf(format, args...)}
@@ -133,14 +133,14 @@ func (s *securityContext) ids() (user, group *int64) {
 // themselves, such as informers.
 type PodSpec struct{ spec }
 
-// Pod is the pod with that spec and these metadata.
+// Pod returns the pod with that spec and these metadata.
 func (s PodSpec) Pod(namespace, name, uid string, labels, annotations map[string]string) interception.Pod {
 	return object{
 		Metadata: metadata{Namespace: namespace, Name: name, UID: uid, Labels: labels, Annotations: annotations}, Spec: s.spec,
 	}.pod()
 }
 
-// Size is about how many bytes the texts of the spec have.
+// Size returns the approximate number of bytes in the spec's texts.
 func (s PodSpec) Size() int {
 	size := 0
 	for _, list := range [][]container{s.InitContainers, s.Containers} {

@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// nonBlocking also opens a pipe that no process writes to.
+// nonBlocking makes opening a file not wait, even for a pipe that no process writes to.
 const nonBlocking = syscall.O_NONBLOCK
 
-// trustedOwner says whether a file belongs to root or to this process's user.
+// trustedOwner reports whether a file belongs to root or to this process's user.
 func trustedOwner(info fs.FileInfo) bool {
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	return ok && (owner.Uid == 0 || int64(owner.Uid) == int64(os.Geteuid()))

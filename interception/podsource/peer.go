@@ -8,7 +8,8 @@ import (
 	"os"
 )
 
-// PeerError is about a process at the other end of a unix socket that has no business there.
+// PeerError means that the process at the other end of a unix socket is neither root's nor of this
+// process's user.
 type PeerError struct {
 	// UID is the effective user of the process, when it connected or began to listen.
 	UID uint32
@@ -19,9 +20,9 @@ func (e *PeerError) Error() string {
 	return fmt.Sprintf("the process at the other end is of user %d, and not of root or user %d", e.UID, os.Geteuid())
 }
 
-// CheckPeer lets pass a unix socket's other end that is of root, or of the user of this process:
-// who is either may do all that this process may. Others are a [*PeerError]. It asks the kernel who
-// it was that connected, or began to listen (SO_PEERCRED, unix(7)).
+// CheckPeer accepts the process at the other end of a unix socket if it is root's, or of this
+// process's user: both may do all that this process may. Any other process is a [*PeerError].
+// CheckPeer asks the kernel which user connected, or began to listen (SO_PEERCRED, unix(7)).
 func CheckPeer(connection net.Conn) error {
 	uid, err := peerUID(connection)
 	if err != nil {

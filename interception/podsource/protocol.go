@@ -22,7 +22,7 @@ type LogEntry struct {
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
-// Result is what one command of a plugin came to, for the agent's journal and metrics. All but Time
+// Result is what came of one command of a plugin, for the agent's journal and metrics. All but Time
 // and Command may be empty.
 type Result struct {
 	// Time is when the command began.
@@ -44,7 +44,7 @@ type Result struct {
 	Source string `json:"source,omitempty"`
 	// Plan is the fingerprint of the plan that was applied.
 	Plan string `json:"plan,omitempty"`
-	// Warnings are about settings of the pod without effect.
+	// Warnings are about settings of the pod that have no effect.
 	Warnings []string `json:"warnings,omitempty"`
 	// Stages are the parts of the command, in order.
 	Stages []Stage `json:"stages,omitempty"`
@@ -75,16 +75,16 @@ type AgentStatus struct {
 	Reason string `json:"reason,omitempty"`
 	// Version is the agent's own.
 	Version string `json:"version,omitempty"`
-	// Server is how the API server answers that the agent knows pods from; nil where it doesn't say.
+	// Server is how the API server answers the agent; nil if the agent doesn't say.
 	Server *ServerStatus `json:"server,omitempty"`
 }
 
 // ServerStatus is how an API server answers.
 type ServerStatus struct {
-	// Age is for how many seconds it has said nothing.
+	// Age is the number of seconds since it last answered.
 	Age float64 `json:"age"`
-	// Failure is the kind of what has failed last since then, in a word, and Failures how often
-	// something has.
+	// Failure is the kind of the last failure since then, in a word, and Failures is how many there
+	// were.
 	Failure  string `json:"failure,omitempty"`
 	Failures int    `json:"failures,omitempty"`
 }
@@ -100,7 +100,7 @@ type (
 	}
 )
 
-// listed is a list that JSON writes as one also when it is nil.
+// listed returns a list that JSON writes as [] even if it is nil.
 func listed[T any](list []T) []T {
 	if list == nil {
 		return []T{}

@@ -11,8 +11,8 @@ import (
 	"net/url"
 )
 
-// forwards says whether a proxy is to pass the request on, as it does with plain HTTP. To a server
-// with TLS it makes a tunnel.
+// forwards reports whether the proxy passes on the request itself, as it does with plain HTTP. To a
+// server with TLS the proxy makes a tunnel.
 func (c connection) forwards() bool { return c.proxy != nil && c.server.Scheme == "http" }
 
 // authorize gives the proxy its credential, if its URL has one.
@@ -68,7 +68,7 @@ func (c connection) tunnel(ctx context.Context, way net.Conn) error {
 		return fmt.Errorf("the proxy: %w", err)
 	case response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusMultipleChoices:
 		return fmt.Errorf("the proxy answers with status %d", response.StatusCode)
-	case wire.reader.Buffered() > 0: // of the server nothing can have come yet: it speaks second
+	case wire.reader.Buffered() > 0: // the server can't have sent anything yet: the client speaks first
 		return errors.New("the proxy sends more than its answer")
 	}
 	return nil

@@ -24,18 +24,19 @@ type Ref struct {
 func (r Ref) String() string { return r.Namespace + "/" + r.Name }
 
 // mirrorAnnotation holds the UID that the kubelet and the runtime know a static pod by. The API
-// server only has its mirror, which has another one. See
+// server has only its mirror, with another UID. See
 // https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror.
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
-// Is compares the UID with those of a pod: its own, and that of the static pod that it mirrors,
-// which is an annotation. A Ref without a UID is any pod of its name.
+// Is reports whether a pod of the Ref's name is the one that the Ref means, by its UID or, for a
+// static pod's mirror, by the UID in its annotations. A Ref without a UID means any pod of its
+// name.
 func (r Ref) Is(uid string, annotations map[string]string) bool {
 	return r.UID == "" || uid == r.UID || annotations[mirrorAnnotation] == r.UID
 }
 
-// Validate refuses what is no name of a namespace or a pod. In the path of a URL a slash in it
-// would ask for another object.
+// Validate refuses what can't be the name of a namespace or a pod. A slash in a name would ask for
+// another object, because the name is part of a URL's path.
 func (r Ref) Validate() error {
 	return errors.Join(validateName("namespace", r.Namespace), validateName("name", r.Name))
 }
@@ -43,8 +44,8 @@ func (r Ref) Validate() error {
 // maxName is the longest name of a Kubernetes object.
 const maxName = 253
 
-// validateName takes the characters of DNS subdomains (RFC 1123), which is what namespaces and pods
-// are named with.
+// validateName accepts the characters of DNS subdomains (RFC 1123), which the names of namespaces
+// and pods consist of.
 func validateName(what, name string) error {
 	if name == "" || len(name) > maxName {
 		return fmt.Errorf("the pod's %s has %d characters, and may have 1 to %d", what, len(name), maxName)
@@ -61,8 +62,8 @@ func validateName(what, name string) error {
 	return nil
 }
 
-// Source knows pods. An error that is [ErrNotFound], [ErrStalePod], [ErrRef] or [ErrNotReady]
-// (errors.Is) says so, any other means that the source cannot tell now.
+// Source returns pods. An error that is [ErrNotFound], [ErrStalePod], [ErrRef] or [ErrNotReady]
+// (errors.Is) means what these say; any other error means that the source can't tell now.
 type Source interface {
 	Pod(ctx context.Context, ref Ref) (interception.Pod, error)
 }

@@ -25,7 +25,8 @@ type retry struct {
 	backoff  func(failures int) time.Duration // nil: the usual pauses
 }
 
-// run tries until there is an answer, or a failure that no patience helps against, or no time left.
+// run tries until there is an answer, until a failure has come too often, or until the time is
+// over.
 func (r retry) run(ctx context.Context, try func(context.Context) *Error) *Error {
 	var last error
 	for attempts, alike := 1, 1; ; attempts, alike = attempts+1, alike+1 {
@@ -50,7 +51,7 @@ func (r retry) pauseAfter(failures int) time.Duration {
 	return d*4/5 + rand.N(d*2/5)
 }
 
-// pause waits, and reports whether it was allowed to wait to the end.
+// pause waits, and reports whether the context allowed it to wait to the end.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -62,7 +63,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// withTimeout makes the end of the time say which time it was.
+// withTimeout returns a context whose cause says which time is over.
 func withTimeout(ctx context.Context, d time.Duration, what string) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("the %v %s are over: %w", d, what, context.DeadlineExceeded))
 }

@@ -19,12 +19,12 @@ import (
 // socketClient makes single requests over a unix socket.
 type socketClient struct {
 	socket string
-	kept   *AgentConnection // nil where each request has a connection of its own
+	kept   *AgentConnection // nil if each request has its own connection
 }
 
 func (c socketClient) server() string { return "unix:" + c.socket }
 
-// call sends body, unless it is nil, and reads what comes into answer, unless that is nil.
+// call sends body, unless it is nil, and decodes the answer into answer, unless that is nil.
 func (c socketClient) call(ctx context.Context, method, path string, body, answer any) *Error {
 	failure := c.exchange(ctx, method, path, body, answer)
 	if failure != nil {
@@ -57,7 +57,7 @@ func (c socketClient) exchange(ctx context.Context, method, path string, body, a
 	return nil
 }
 
-// request has body in it, unless that is nil.
+// request makes a request with body, unless that is nil.
 func (c socketClient) request(ctx context.Context, method, path string, body any) (*http.Request, *Error) {
 	var data []byte
 	if body != nil {
@@ -80,7 +80,7 @@ func (c socketClient) request(ctx context.Context, method, path string, body any
 	return request, nil
 }
 
-// dial connects, and looks who is there before anything is sent.
+// dial connects, and checks the peer before anything is sent.
 func (c socketClient) dial(ctx context.Context) (net.Conn, error) {
 	if !strings.ContainsRune(c.socket, filepath.Separator) {
 		return nil, fmt.Errorf("the agent's run directory is not given: %w", fs.ErrNotExist)
@@ -98,7 +98,7 @@ func (c socketClient) dial(ctx context.Context) (net.Conn, error) {
 	return connection, nil
 }
 
-// refusalFrom tells what another status than success means, by the reason that comes with it.
+// refusalFrom returns the error for a status other than success, by the reason in the answer.
 func refusalFrom(status int, data []byte) *Error {
 	var answer protocol.ErrorAnswer
 	if json.Unmarshal(data, &answer) != nil || answer.Error.Reason == "" {
@@ -114,7 +114,7 @@ func refusalFrom(status int, data []byte) *Error {
 	return &Error{Kind: kindOf(answer.Error.Reason, status), Cause: errors.New(text)}
 }
 
-// kindOf takes a reason of a later time for what its status says.
+// kindOf goes by the status if it doesn't know the reason, which a later version may have added.
 func kindOf(reason protocol.Reason, status int) error {
 	switch reason {
 	case protocol.ReasonNotFound:
@@ -154,7 +154,7 @@ func wrongPod(a protocol.PodAnswer, ref Ref) *Error {
 	return nil
 }
 
-// isMissing says whether there is no socket at all.
+// isMissing reports whether there is no socket at all.
 func (e *Error) isMissing() bool {
 	return isAny(e.Kind, ErrUnreachable) && errors.Is(e.Cause, fs.ErrNotExist)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // wire is a connection to a server that speaks HTTP/1. Its errors quote nothing that the server
-// sent, which may be a part of the request.
+// sent, because that may repeat a part of the request.
 type wire struct {
 	net.Conn
 
@@ -74,8 +74,8 @@ func (w *wire) reusable(response *http.Response) bool {
 // errTooLarge is the error of a body of more than maxAnswer bytes.
 var errTooLarge = fmt.Errorf("more than %d bytes", maxAnswer)
 
-// body reads the body of an answer. Where the header says that it is too large, nothing of it is
-// waited for.
+// body reads the body of an answer. If the header says that it is too large, body waits for none of
+// it.
 func (w *wire) body(response *http.Response) ([]byte, error) {
 	if response.ContentLength > maxAnswer {
 		return nil, errTooLarge
@@ -90,8 +90,8 @@ func (w *wire) body(response *http.Response) ([]byte, error) {
 	return body, nil
 }
 
-// unquoted is an error of net/http about a part of an answer without what was read: net/http quotes
-// lines that it does not understand.
+// unquoted replaces an error of net/http about a part of an answer by one that quotes nothing:
+// net/http quotes lines that it does not understand.
 func (w *wire) unquoted(part string, err error) error {
 	switch {
 	case w.failure != nil:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package protocol is what both sides of the agent's socket have to agree on; docs/agent-socket.md
-// has it all.
+// Package protocol has what both sides of the agent's socket must agree on. docs/agent-socket.md
+// describes it.
 //
 // # Goals
 //

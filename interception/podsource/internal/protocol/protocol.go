@@ -35,7 +35,7 @@ type ResultsAnswer struct {
 	Entries int `json:"entries"`
 }
 
-// ErrorAnswer is an answer that isn't what was asked for.
+// ErrorAnswer is the answer to a request that failed.
 type ErrorAnswer struct {
 	Error Refusal `json:"error"`
 }
@@ -48,10 +48,10 @@ type Refusal struct {
 	Versions []string `json:"versions,omitempty"`
 }
 
-// Reason is what a client goes by; a status of HTTP is the same for several.
+// Reason is what a client goes by, because several reasons have the same HTTP status.
 type Reason string
 
-// The reasons; docs/agent-socket.md has what they mean.
+// The reasons; docs/agent-socket.md says what they mean.
 const (
 	ReasonBadRequest Reason = "BadRequest"
 	ReasonForbidden  Reason = "Forbidden"
@@ -82,7 +82,7 @@ func IstioLevel(level slog.Level) string {
 
 const maxQuoted = 512
 
-// Quoted makes what the other side said fit for an error: printable, in quotes and bounded.
+// Quoted makes text from the other side fit for an error: printable, bounded and in quotes.
 func Quoted(text string) string {
 	printable := strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
