@@ -98,8 +98,8 @@ func TestADDAsksNobodyWhereTheNameIsEnough(t *testing.T) {
 }
 
 // TestADDFailures has what is wrong with the call itself; TestFaults has what is wrong with the
-// node. Each has a code of its own, or one with its like, and text that names step, cause and
-// remedy; none leaves a rule or shows the token.
+// node. Each has its own code, or shares one with similar failures, and text that names step, cause
+// and remedy; none leaves a rule or shows the token.
 func TestADDFailures(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -245,8 +245,8 @@ func TestADDLogsSettingsWithoutEffect(t *testing.T) {
 	}
 }
 
-// TestADDReadsThePodBeforeTheNamespace has a namespace that is missing: what is wrong with the pod
-// is told first, and a warning about the pod is not lost.
+// TestADDReadsThePodBeforeTheNamespace has no network namespace: an error about the pod still comes
+// first, and a warning about the pod is not lost.
 func TestADDReadsThePodBeforeTheNamespace(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t, `"REDIRECT"`, `"NONE"`))

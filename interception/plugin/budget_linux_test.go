@@ -32,7 +32,7 @@ func (b *budget) enforce(t interface{ Errorf(string, ...any) }) {
 	}
 }
 
-// failures are what a benchmark was told.
+// failures are what a benchmark reported.
 type failures []string
 
 func (f *failures) Errorf(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }

@@ -45,7 +45,7 @@ func asError(output []byte) error {
 	return errors.New(string(output))
 }
 
-// files are all that is in the run directory, with their content, save what was logged.
+// files are all files in the run directory, with their content, except the log.
 func (n *node) files() map[string]string {
 	n.t.Helper()
 	files := map[string]string{}
@@ -220,7 +220,7 @@ func TestCHECKOfPodsThatAreLeftAlone(t *testing.T) {
 	n.mustPass("CHECK", n.checked(`{"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {}}}`), "not-injected")
 }
 
-// Of prevResult a plugin that adds nothing to it can only say whether what it names is there.
+// A plugin that adds nothing to prevResult can only check that what it names is there.
 func TestCHECKLooksAtPrevResult(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))

@@ -160,7 +160,8 @@ func TestTheAgentIsLate(t *testing.T) {
 	mustBeTheResult(t, heard.results[0], sidecar.ReasonInMesh, "agent")
 }
 
-// Pods that no source is asked about are many: the agent isn't even told at once.
+// There are many pods that no source is asked about, so the plugin doesn't even tell the agent at
+// once.
 func TestAPodThatNobodyIsAskedAboutOpensNoSocket(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))

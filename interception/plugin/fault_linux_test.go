@@ -364,7 +364,7 @@ func (n *node) mustHold(captured bool) {
 	}
 }
 
-// planOf is what is to be there for a pod.
+// planOf is the plan that a pod must have.
 func (n *node) planOf(path string, pod interception.Pod) *interception.Plan {
 	n.t.Helper()
 	o := options()

@@ -48,8 +48,8 @@ func TestAnUninstalledPluginLetsEverythingPass(t *testing.T) {
 	}
 }
 
-// TestAnUninstalledPluginNeedsNoOptions: what is wrong with them keeps no pod from starting on a
-// node that the mesh has left.
+// TestAnUninstalledPluginNeedsNoOptions: invalid options keep no pod from starting on a node that
+// the mesh has left.
 func TestAnUninstalledPluginNeedsNoOptions(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))

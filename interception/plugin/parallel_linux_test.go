@@ -24,7 +24,7 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
-// crowd are pods that differ in a port, each in a network namespace of its own.
+// crowd are pods that differ in a port, each in its own network namespace.
 type crowd struct {
 	*node
 	pods       []interception.Pod
@@ -126,8 +126,8 @@ func TestManyADDsAtOnce(t *testing.T) {
 	}
 }
 
-// collect is what the agent was told, and what is kept because the agent was not there, or too
-// slow.
+// collect returns what plugins told the agent, and what they kept because the agent was not there,
+// or too slow.
 func (c *crowd) collect(t *testing.T, a *agent) told {
 	t.Helper()
 	all := a.told()

@@ -110,7 +110,7 @@ func environment(command string, args *skel.CmdArgs) []string {
 	}
 }
 
-// TestSize is the budget of what is read from the disk for every pod.
+// TestSize is the budget for the size of the binary, which is read for every pod.
 func TestSize(t *testing.T) {
 	t.Parallel()
 	for program, most := range map[string]float64{plugin(t): mostSize, pluginWithIPTables(t): mostSizeWithIPTables} {

@@ -30,7 +30,7 @@ type agent struct {
 	heard  told
 }
 
-// told is what plugins say of their calls.
+// told is what plugins report about their calls.
 type told struct {
 	logs    []podsource.LogEntry
 	results []podsource.Result
@@ -77,8 +77,8 @@ func (a *agent) become(status podsource.AgentStatus) {
 	a.status = status
 }
 
-// told is what the agent has heard so far. It may hear more at any time, of a plugin that has given
-// it up.
+// told returns what the agent has received so far. It may receive more at any time, from a plugin
+// that has given it up.
 func (a *agent) told() told {
 	a.lock.Lock()
 	defer a.lock.Unlock()

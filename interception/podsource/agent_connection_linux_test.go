@@ -103,8 +103,7 @@ func TestAgentKeepsTheConnectionAfterARefusal(t *testing.T) {
 	}
 }
 
-// TestAgentConnectsAnewAfterAReplacement has the next agent take the place of the one that was
-// asked.
+// TestAgentConnectsAnewAfterAReplacement replaces the agent that was asked.
 func TestAgentConnectsAnewAfterAReplacement(t *testing.T) {
 	t.Parallel()
 	dir := runDir(t)

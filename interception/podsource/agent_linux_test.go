@@ -19,7 +19,7 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 )
 
-// daemon is a node agent: it knows one pod, and keeps what it is told.
+// daemon is a node agent: it knows one pod, and keeps what it receives.
 type daemon struct {
 	mu      sync.Mutex
 	pod     interception.Pod

@@ -162,7 +162,7 @@ func TestServerReportsItsFailures(t *testing.T) {
 	}
 }
 
-// refusing knows that what it is asked for is nothing it could know.
+// refusing is a source that fails with err, or panics if that is nil.
 type refusing struct{ err error }
 
 func (r refusing) Pod(context.Context, podsource.Ref) (interception.Pod, error) {

@@ -36,8 +36,8 @@ const (
 
 var web = podsource.Ref{Namespace: "shop", Name: "web-0", UID: uid}
 
-// apiServer is a TLS server that demands the token and then lets answer speak, which is told how
-// often it was called.
+// apiServer is a TLS server that demands the token and then calls answer, with how often it was
+// called.
 func apiServer(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, call int)) *httptest.Server {
 	t.Helper()
 	var calls atomic.Int32

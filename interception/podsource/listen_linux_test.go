@@ -165,7 +165,8 @@ func TestPeersOfOtherUsersAreRefused(t *testing.T) {
 		dir := runDir(t)
 		d := &daemon{pod: webPod()}
 		serve(t, dir, d.server())
-		// The directory and the socket keep others out; who opens them is still refused.
+		// The directory and the socket keep other users out; with both open, the server still refuses
+		// them.
 		for _, path := range []string{dir, filepath.Join(dir, podsource.AgentSocket)} {
 			if err := os.Chmod(path, 0o777); err != nil {
 				t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"unsafe"
 )
 
-// TestOneAnswer runs out of threads after the answer, as while the agent is told of the call: the
-// process ends as its answer says, and says nothing more.
+// TestOneAnswer runs out of threads after the answer, as it may while the plugin reports to the
+// agent: the process ends as its answer says, and says nothing more.
 func TestOneAnswer(t *testing.T) {
 	t.Parallel()
 	if code, err := strconv.Atoi(os.Getenv("TEST_ANSWERED")); err == nil {
