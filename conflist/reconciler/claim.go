@@ -122,7 +122,8 @@ func (c Claim) without(file string) Claim {
 	return Claim{slices.DeleteFunc(slices.Clone(c.places), func(p placement) bool { return p.File == file })}
 }
 
-// Claims keeps one directory's claim. If processes share it, Update preserves all their records.
+// Claims keeps one directory's claim, in a place that survives a reboot (not /run) and is not in
+// the directory itself. If processes share it, Update preserves all their records.
 type Claims interface {
 	// Load returns the claim, or the zero value if none was saved.
 	Load() (Claim, error)

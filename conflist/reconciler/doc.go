@@ -20,7 +20,7 @@
 //
 //   - a daemon calls [Reconciler.Ensure] whenever something changes;
 //   - an init container, or a command, calls [Reconciler.Install];
-//   - an uninstall calls [Reconciler.Remove], and nothing else does.
+//   - an uninstall, and no other program, calls [Reconciler.Remove].
 //
 // The binary must be in place before the entry is. Two processes may keep one directory at once, as
 // the old and the new one do in a rolling update, if they share the claim; they must settle between
