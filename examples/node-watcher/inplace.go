@@ -44,7 +44,7 @@ func namespaces(c repairconf.Config, version string, log *slog.Logger) (controll
 			return planned.Plan, err
 		},
 		OnWarning: func(of repair.Target, err error) {
-			log.Warn("a pod that was repaired", "pod", of.String(), "error", err)
+			log.Warn("a repaired pod needs attention", "pod", of.String(), "error", err)
 		},
 	})
 }

@@ -153,7 +153,7 @@ func (c *Client) Tell(ctx context.Context, e Event) error {
 	if err == nil || apierrors.IsAlreadyExists(err) {
 		return nil
 	}
-	return fmt.Errorf("record the event for pod %s that %s: %w", e.About, e.Reason, err)
+	return fmt.Errorf("record the event %s for pod %s: %w", e.Reason, e.About, err)
 }
 
 // defaultComponent is the default for Component. Istio's repair uses the same name.
