@@ -53,7 +53,7 @@ func demonstrate(ctx context.Context, env environment, progress progress, pod po
 	start := time.Now()
 	progress.heading("Inside a sandbox (" + situation(info) + ")")
 	if info.SingleID {
-		progress.detail("this machine has no second user, such as the proxy's:  " + info.Reason)
+		progress.detail("this machine has no second user for the proxy: " + info.Reason)
 	}
 	err = errors.Join(d.run(ctx), d.close())
 	switch {

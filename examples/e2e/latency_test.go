@@ -89,7 +89,7 @@ func startTimed(t *testing.T, s *scenario.Scenario, name string, node *cluster.N
 				return nil
 			}
 		}
-		return fmt.Errorf("the API server tells no more of it: %w", ctx.Err())
+		return fmt.Errorf("the API server has sent nothing more about the pod: %w", ctx.Err())
 	})
 	after, runs := sandboxTime(s, node)
 	if runs != ran+1 {
