@@ -11,7 +11,7 @@ import (
 )
 
 // index caches the content of a directory's files, so that looking for a hundred pods reads each
-// file once.
+// file once. A failed read is not cached: its cause may be gone without a change of the file.
 type index[T any] struct {
 	directory string
 	// read reads a file by its name.
@@ -49,7 +49,7 @@ func (x *index[T]) entries() (map[string]indexed[T], error) {
 			continue // removed meanwhile, or not one of our files
 		}
 		known, is := x.known[file.Name()]
-		if !is || !sameVersion(known.info, info) {
+		if !is || known.err != nil || !sameVersion(known.info, info) {
 			known = indexed[T]{info: info}
 			known.value, known.err = x.read(file.Name())
 		}
