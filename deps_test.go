@@ -49,7 +49,7 @@ func rules(t *testing.T) []rule {
 		},
 		{
 			why:  "a planner needs the model alone",
-			from: []string{"./interception/sidecar"},
+			from: []string{"./interception/sidecar", "./ambient"},
 			only: []string{"std", "./interception"},
 		},
 		{
@@ -169,12 +169,17 @@ func TestImportRulesCatch(t *testing.T) {
 			"./interception", "./kubeconfig",
 			[]string{
 				"./interception imports ./kubeconfig: the core depends on nothing of ours",
+				"./ambient imports ./interception imports ./kubeconfig: a planner needs the model alone",
 				"./interception/sidecar imports ./interception imports ./kubeconfig: a planner needs the model alone",
 			},
 		},
 		"a witness in the planner": {
 			"./interception/sidecar", "./interception/trace",
 			[]string{"./interception/sidecar imports ./interception/trace: a planner needs the model alone"},
+		},
+		"one planner in the other": {
+			"./ambient", "./interception/sidecar",
+			[]string{"./ambient imports ./interception/sidecar: a planner needs the model alone"},
 		},
 		"the planner below repair": {
 			"./interception/podsource", "./interception/sidecar",
@@ -322,6 +327,7 @@ func madeUp(t *testing.T) graph {
 	g.add("./internal/nodepods", "k8s.io/client-go/tools/cache")
 	g.add("./repair/controller", "./interception/podsource")
 	g.add("./interception/sidecar", "./interception")
+	g.add("./ambient", "./interception")
 	for _, name := range []string{"./interception/journal", "./interception/podnetns", "./interception/iptables", "./interception/choice"} {
 		g.add(name, "./interception")
 	}

@@ -13,11 +13,13 @@
 //	conflist bytes --conflist.Insert / Remove--> conflist bytes
 //	service account --kubeconfig.Build--> kubeconfig
 //	Pod --repair.Diagnose--> Finding --repair.Decide--> Action
+//	Pod + Namespace --ambient.Enrolled--> Decision;  Overrides --ambient.PodPlan--> Plan
 //
 // Begin with these packages:
 //
 //   - [github.com/meshcni/meshcni/interception] is the model: pods, plans, states and dataplanes.
 //   - [github.com/meshcni/meshcni/interception/sidecar] decides about a pod and makes its plan.
+//   - [github.com/meshcni/meshcni/ambient] does so for pods that a proxy of the node serves.
 //   - [github.com/meshcni/meshcni/interception/trace] walks a packet through a plan.
 //   - [github.com/meshcni/meshcni/interception/nftables] applies a plan, and reads it back.
 //   - [github.com/meshcni/meshcni/interception/plugin] is the CNI plugin of a mesh.

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ambient decides which pods a proxy of the node serves, and makes the plan for the network
+// namespace of each such pod:
+//
+//	Pod + Namespace --Enrolled(Policy)--> Decision
+//	Pod --Vocabulary.Parse--> Overrides --PodPlan--> interception.Plan
+//	                              (Numbers, interception.Facts)
+//
+// In ambient mode no proxy runs in the pod. The rules in the pod's namespace redirect connections
+// to listeners that the node's proxy (Istio's ztunnel) opens inside the namespace. The proxy marks
+// its sockets, and by that mark the rules tell its traffic from the pod's:
+//
+//	        pod's network namespace
+//	        +--------------------------------------------+
+//	        |  application ---> :15001 proxy             |
+//	eth0 ---+-> :15006 proxy ---> application            |
+//	     ---+-> :15008 proxy (tunnel from other proxies) |
+//	        |  DNS query -----> :15053 proxy             |
+//	        +--------------------------------------------+
+//
+// The types:
+//
+//   - [Policy] is the operator's choice of pods. [Enrolled] applies it to a pod and its namespace.
+//   - [Vocabulary] is a mesh's annotations as data. Its Parse method returns the pod's [Overrides].
+//   - [Numbers] are the marks, ports, addresses and routing numbers that the proxy and the rules
+//     agree on.
+//
+// [PodPlan] documents the order in which its rules decide.
+//
+// # Non-goals
+//
+// This package is pure: it imports package interception and the standard library only. It knows
+// neither Kubernetes' types nor the proxy's protocol. Waypoint proxies need no redirection and have
+// no place here: their pods opt out by a label, as other gateways do.
+package ambient
