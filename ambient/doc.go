@@ -6,6 +6,7 @@
 //	Pod + Namespace --Enrolled(Policy)--> Decision
 //	Pod --Vocabulary.Parse--> Overrides --PodPlan--> interception.Plan
 //	                              (Numbers, interception.Facts)
+//	Wanted, Seen --Next--> Steps
 //
 // In ambient mode no proxy runs in the pod. The rules in the pod's namespace redirect connections
 // to listeners that the node's proxy (Istio's ztunnel) opens inside the namespace. The proxy marks
@@ -26,7 +27,8 @@
 //   - [Numbers] are the marks, ports, addresses and routing numbers that the proxy and the rules
 //     agree on.
 //
-// [PodPlan] documents the order in which its rules decide.
+// [PodPlan] documents the order in which its rules decide. [Next] is the life of a pod on the node
+// as a state machine: from what is wanted and what was seen to the steps that a node's agent takes.
 //
 // # Non-goals
 //

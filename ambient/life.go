@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ambient
+
+import "cmp"
+
+// Wanted is what should become of a pod on the node. The zero value withdraws it.
+type Wanted struct {
+	// Enrolled reports whether the node's proxy should serve the pod ([Enrolled]).
+	Enrolled bool
+	// Closed captures the pod's traffic although the proxy does not serve it yet, so that nothing
+	// leaves in clear text. Until the proxy serves, connections are refused. Without it a pod is
+	// captured when the proxy serves it.
+	Closed bool
+	// Gone reports that the pod does not exist any more. Its namespace ends without help, and the
+	// API server has no object to annotate.
+	Gone bool
+}
+
+// Seen is what the node's agent has seen of a pod. The zero value is a pod that it never met.
+type Seen struct {
+	// Open reports whether the agent holds the pod's network namespace open.
+	Open bool
+	// Rules are those of the agent's plan in that namespace.
+	Rules Rules
+	// Proxy is how far the proxy is with the pod.
+	Proxy Proxy
+	// Drained reports, under draining rules, that the proxy has no connection of the pod any more,
+	// or that the time for it is over.
+	Drained bool
+	// InSets reports whether the host's sets hold each address of the pod, with the pod as owner.
+	// For a pod that is not wanted, true means that they hold at least one.
+	InSets bool
+	// Status is what the agent last had written to the pod's status annotation.
+	Status Status
+}
+
+// Rules is what a pod's namespace holds of the agent's plan.
+type Rules uint8
+
+// The kinds of rules.
+const (
+	// NoRules: nothing of the plan is there.
+	NoRules Rules = iota
+	// OtherRules: something of the plan is there, but it is not as planned.
+	OtherRules
+	// PlannedRules: the kernel holds the plan.
+	PlannedRules
+	// DrainingRules: nothing new is captured, and what was captured goes on.
+	DrainingRules
+)
+
+// Proxy is how far the proxy is with a pod.
+type Proxy uint8
+
+// The stages. A proxy that has refused a pod stays at ProxyUntold, because it has to be told again.
+const (
+	// ProxyUntold: no connected proxy has acknowledged the pod.
+	ProxyUntold Proxy = iota
+	// ProxyTold: the proxy has acknowledged the pod, but its listeners are not all in the namespace.
+	ProxyTold
+	// ProxyServes: the proxy's listeners are in the namespace.
+	ProxyServes
+)
+
+// Status is the text of a pod's status annotation.
+type Status string
+
+// The statuses.
+const (
+	// NoStatus: the pod has no such annotation.
+	NoStatus Status = ""
+	// StatusPending: the pod is captured, and the proxy does not serve it.
+	StatusPending Status = "pending"
+	// StatusEnabled: the pod is captured, and the proxy serves it.
+	StatusEnabled Status = "enabled"
+)
+
+// Step is something that the agent does for a pod. The texts are stable: logs and metrics use them.
+type Step string
+
+// The steps. Each can be repeated after a failure.
+const (
+	// StepOpen finds, verifies and opens the pod's network namespace.
+	StepOpen Step = "open"
+	// StepTell sends the pod with its namespace to the proxy, and waits for the acknowledgement.
+	StepTell Step = "tell"
+	// StepAwaitProxy waits until the proxy's listeners are in the namespace.
+	StepAwaitProxy Step = "await-proxy"
+	// StepEnter adds the pod's addresses to the host's sets.
+	StepEnter Step = "enter"
+	// StepApply applies the plan.
+	StepApply Step = "apply"
+	// StepPending, StepEnabled and StepClear hand the status annotation over to be written, or to be
+	// removed. They do not wait for the API server.
+	StepPending Step = "pending"
+	StepEnabled Step = "enabled"
+	StepClear   Step = "clear"
+	// StepDrain applies the draining plan ([interception.Plan.Draining]).
+	StepDrain Step = "drain"
+	// StepAwaitDrained waits until the proxy has no connection of the pod any more.
+	StepAwaitDrained Step = "await-drained"
+	// StepWithdraw tells all proxies to forget the pod.
+	StepWithdraw Step = "withdraw"
+	// StepRemove removes the plan.
+	StepRemove Step = "remove"
+	// StepLeave removes the addresses that are the pod's from the host's sets.
+	StepLeave Step = "leave"
+	// StepClose closes the namespace.
+	StepClose Step = "close"
+)
+
+// Waits reports whether the step waits for something that the agent can only observe.
+func (s Step) Waits() bool { return s == StepAwaitProxy || s == StepAwaitDrained }
+
+// Next returns the steps that bring a pod from what was seen to what is wanted, in order; none if
+// it is there. It is pure. The list ends with the first step that waits. The agent takes the steps
+// one after the other. After a failure, or when it has seen something new, it asks again.
+//
+// To enrol a pod, the agent tells the proxy and waits until it serves. Then it adds the pod to the
+// host's sets, so that no probe reaches the proxy, and at last it applies the rules. A pod that has
+// the rules already stays captured while no proxy serves it, and so does every pod with
+// Wanted.Closed: its connections are refused, and its status says "pending".
+//
+// To withdraw a pod, the agent lets new connections go direct and waits for the end of those that
+// the proxy has. Then the proxy forgets the pod, and the agent removes the rules. It keeps the
+// namespace open until they are gone.
+func Next(wanted Wanted, seen Seen) []Step {
+	var steps []Step
+	for {
+		step := seen.next(wanted)
+		if step == "" {
+			return steps
+		}
+		steps = append(steps, step)
+		if step.Waits() {
+			return steps
+		}
+		seen = seen.After(step)
+	}
+}
+
+func (s Seen) next(wanted Wanted) Step {
+	switch {
+	case wanted.Gone:
+		return s.forget()
+	case wanted.Enrolled:
+		return s.enrol(wanted.Closed)
+	default:
+		return s.withdraw()
+	}
+}
+
+func (s Seen) enrol(closed bool) Step {
+	switch {
+	case !s.Open:
+		return StepOpen
+	case s.Proxy == ProxyServes:
+		return cmp.Or(s.capture(), s.report(StatusEnabled, StepEnabled))
+	case closed:
+		return cmp.Or(s.report(StatusPending, StepPending), s.capture(), s.serve())
+	case s.captures():
+		return cmp.Or(s.report(StatusPending, StepPending), s.serve())
+	}
+	return s.serve()
+}
+
+// captures reports whether new connections go to the proxy, or may do so.
+func (s Seen) captures() bool { return s.Rules == PlannedRules || s.Rules == OtherRules }
+
+// serve makes the proxy serve the pod.
+func (s Seen) serve() Step {
+	if s.Proxy == ProxyUntold {
+		return StepTell
+	}
+	return StepAwaitProxy
+}
+
+// capture makes the kernel capture the pod's connections.
+func (s Seen) capture() Step {
+	switch {
+	case !s.InSets:
+		return StepEnter
+	case s.Rules != PlannedRules:
+		return StepApply
+	}
+	return ""
+}
+
+func (s Seen) report(status Status, step Step) Step {
+	if s.Status == status {
+		return ""
+	}
+	return step
+}
+
+func (s Seen) withdraw() Step {
+	switch {
+	case !s.Open && s.Rules != NoRules:
+		return StepOpen
+	case s.captures() && s.Proxy != ProxyUntold:
+		return StepDrain
+	case s.Rules == DrainingRules && s.Proxy != ProxyUntold && !s.Drained:
+		return StepAwaitDrained
+	case s.Proxy != ProxyUntold:
+		return StepWithdraw
+	case s.Rules != NoRules:
+		return StepRemove
+	}
+	return s.rest()
+}
+
+// forget ends what the node holds for a pod that is gone.
+func (s Seen) forget() Step {
+	if s.Proxy != ProxyUntold {
+		return StepWithdraw
+	}
+	s.Status = NoStatus
+	return s.rest()
+}
+
+// rest ends what is left when rules and proxy are done with.
+func (s Seen) rest() Step {
+	switch {
+	case s.InSets:
+		return StepLeave
+	case s.Status != NoStatus:
+		return StepClear
+	case s.Open:
+		return StepClose
+	}
+	return ""
+}
+
+// After returns what is seen after a step that succeeded and did what it is for.
+func (s Seen) After(step Step) Seen {
+	switch step {
+	case StepOpen, StepClose:
+		s.Open = step == StepOpen
+	case StepTell:
+		s.Proxy = ProxyTold
+	case StepAwaitProxy:
+		s.Proxy = ProxyServes
+	case StepWithdraw:
+		s.Proxy = ProxyUntold
+	case StepEnter, StepLeave:
+		s.InSets = step == StepEnter
+	case StepApply:
+		s.Rules, s.Drained = PlannedRules, false
+	case StepDrain:
+		s.Rules, s.Drained = DrainingRules, false
+	case StepAwaitDrained:
+		s.Drained = true
+	case StepRemove:
+		s.Rules, s.Drained = NoRules, false
+	case StepPending, StepEnabled, StepClear:
+		s.Status = map[Step]Status{StepPending: StatusPending, StepEnabled: StatusEnabled}[step]
+	}
+	return s
+}
