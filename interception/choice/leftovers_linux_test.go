@@ -129,13 +129,7 @@ func TestLeftovers(t *testing.T) {
 		if diff := cmp.Diff(direct.network(t), ns.network(t)); diff != "" {
 			t.Errorf("not as in a fresh namespace (-fresh +got):\n%s", diff)
 		}
-		state, err := all[to].Observe(t.Context(), ns.Netns, "mesh-test")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if drift := interception.Diff(capture(t, withNetwork(66)), state); drift != nil {
-			t.Errorf("drift: %v", drift)
-		}
+		ns.checkObserved(t, all[to], capture(t, withNetwork(66)))
 		if err := all[to].Remove(t.Context(), ns.Netns, "mesh-test"); err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +139,8 @@ func TestLeftovers(t *testing.T) {
 	})
 }
 
-// TestLeftoversBesideRules has a second plan that lacks objects of the first.
+// TestLeftoversBesideRules has a second plan that lacks objects of the first. The record loses them,
+// too: a sysctl that only the record has would be drift.
 func TestLeftoversBesideRules(t *testing.T) {
 	t.Parallel()
 	switches(t, func(t *testing.T, from, to string) {
@@ -165,7 +160,17 @@ func TestLeftoversBesideRules(t *testing.T) {
 		if diff := cmp.Diff(want, ns.network(t)); diff != "" || !ns.rules(t)[to] {
 			t.Errorf("got rules of %v (-want +got):\n%s", ns.rules(t), diff)
 		}
+		ns.checkObserved(t, all[to], less)
 	})
+}
+
+// checkObserved reports drift from what a dataplane has applied.
+func (p *pod) checkObserved(t testing.TB, by interception.Dataplane, plan *interception.Plan) {
+	t.Helper()
+	state, err := by.Observe(t.Context(), p.Netns, plan.Owner)
+	if drift := interception.Diff(plan, state); err != nil || drift != nil {
+		t.Errorf("observed: drift %v, error %v", drift, err)
+	}
 }
 
 // TestRemoveOfAnother removes with one dataplane what another applied.

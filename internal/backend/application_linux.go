@@ -147,11 +147,10 @@ func (a *application) finish(ctx context.Context, change *route.Change) error {
 	if change.After().Equal(change.During()) {
 		return nil
 	}
-	err := a.rules.Remember(context.WithoutCancel(ctx), change.After())
-	if err == nil || errors.Is(err, unix.ERESTART) { // another caller has applied a plan already, and does the rest
-		return nil
+	if err := a.rules.Remember(context.WithoutCancel(ctx), change.After()); err != nil {
+		return unfinished(fmt.Errorf("the plan is in place, but the record of the one before could not be removed: %w", err))
 	}
-	return unfinished(fmt.Errorf("the plan is in place, but the record of the one before could not be removed: %w", err))
+	return nil
 }
 
 // remove removes what the owner has, and the record last.
