@@ -183,6 +183,39 @@ func TestEachEnd(t *testing.T) {
 	}
 }
 
+// TestAnotherAfterEachEnd ends a change before each call, as TestEachEnd does, and then makes another
+// change than that: nothing is left of the first, and former values are restored.
+func TestAnotherAfterEachEnd(t *testing.T) {
+	t.Parallel()
+	ttl := func(value int) *interception.Plan {
+		return build(t, "mesh-test", func(b *interception.Builder) {
+			b.Sysctl(interception.Sysctl{ID: "a.ttl", Key: "ipv4/ip_default_ttl", Value: value, Why: "a sysctl"})
+		})
+	}
+	for name, test := range map[string]struct{ from, to, then *interception.Plan }{
+		"another value, and then none": {ttl(65), ttl(66), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first, then := change{name, test.from, test.to}, change{name, nil, test.then}
+			smooth, _ := first.smooth(t)
+			_, fresh := then.smooth(t)
+			after := fresh.everything(t)
+			for at, met := range smooth.Calls() {
+				if !met.Changes() {
+					continue
+				}
+				f := &kerneltest.Fault{Kind: kerneltest.Unsent, At: at, Forever: true}
+				ns, _ := first.start(t)
+				if err := first.reach(t, f, ns); err == nil {
+					t.Errorf("%s: no error", f)
+				}
+				then.heal(t, ns, f, after)
+			}
+		})
+	}
+}
+
 // rules returns nft's listing of the owner's rules without the ledger, which decides nothing.
 func (p *pod) rules(t testing.TB) string {
 	t.Helper()

@@ -85,7 +85,10 @@ func (o *observation) addresses(r Record) {
 }
 
 func (o *observation) sysctls(s *Socket, r Record) error {
-	for _, record := range r.Sysctls {
+	for i, record := range r.Sysctls {
+		if slices.ContainsFunc(r.Sysctls[:i], func(earlier SysctlRecord) bool { return earlier.Key == record.Key }) {
+			continue
+		}
 		value, err := s.readSysctl(record.Key)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

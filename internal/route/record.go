@@ -16,7 +16,8 @@ import (
 // Record is what the namespace itself does not show, and has to be remembered as long as the owner
 // has something in it. The zero value is empty.
 type Record struct {
-	// Sysctls are those of the owner's plan.
+	// Sysctls are those of the owner's plan. While a sysctl's value changes, there are two of its key:
+	// the kernel has either value.
 	Sysctls []SysctlRecord
 	// Addresses are those that the owner has added, on kernels that do not keep their protocol.
 	Addresses []AddressRecord
@@ -43,26 +44,21 @@ type AddressRecord struct {
 // IsEmpty reports whether there is nothing to remember.
 func (r Record) IsEmpty() bool { return len(r.Sysctls)+len(r.Addresses)+len(r.Found) == 0 }
 
-// With returns r with the entries that only other has. For common sysctls it keeps r's values.
+// With returns r with the entries that only other has.
 func (r Record) With(other Record) Record {
-	sum := Record{Sysctls: slices.Clone(r.Sysctls), Addresses: slices.Clone(r.Addresses), Found: slices.Clone(r.Found)}
-	for _, s := range other.Sysctls {
-		if !slices.ContainsFunc(r.Sysctls, func(t SysctlRecord) bool { return s.Key == t.Key }) {
-			sum.Sysctls = append(sum.Sysctls, s)
-		}
+	return Record{
+		Sysctls: union(r.Sysctls, other.Sysctls), Addresses: union(r.Addresses, other.Addresses), Found: union(r.Found, other.Found),
 	}
-	sum.Addresses = union(sum.Addresses, other.Addresses)
-	sum.Found = union(sum.Found, other.Found)
-	return sum
 }
 
-func union(list, others []AddressRecord) []AddressRecord {
-	for _, a := range others {
-		if !slices.Contains(list, a) {
-			list = append(list, a)
+func union[T comparable](list, others []T) []T {
+	sum := slices.Clone(list)
+	for _, one := range others {
+		if !slices.Contains(list, one) {
+			sum = append(sum, one)
 		}
 	}
-	return list
+	return sum
 }
 
 // Equal reports whether both remember the same, in any order.
