@@ -194,6 +194,13 @@ func TestAnotherAfterEachEnd(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ from, to, then *interception.Plan }{
 		"another value, and then none": {ttl(65), ttl(66), nil},
+		"routes without a record, and then a sysctl": {nil, build(t, "mesh-test", func(b *interception.Builder) {
+			b.Address(interception.Address{ID: "an.address", Device: "lo", Prefix: netip.MustParsePrefix("fd00::1/128"), Why: "an address"})
+			b.Route(interception.Route{ID: "a.route", Destination: netip.MustParsePrefix("192.0.2.0/24"), Device: "lo", Why: "a route"})
+			b.PolicyRule(interception.PolicyRule{
+				ID: "a.rule", Family: interception.IPv4, Mark: interception.WholeMark(1), Table: 7, Priority: 20001, Why: "a policy rule",
+			})
+		}), ttl(66)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -78,7 +78,7 @@ func (d *Dataplane) repeated(ctx context.Context, a *application, attempt func(*
 }
 
 // prepare finds out what the plan needs besides the rules, and what the predecessors have.
-func (a *application) prepare(ctx context.Context, everything bool) (*route.Change, error) {
+func (a *application) prepare(ctx context.Context) (*route.Change, error) {
 	var err error
 	if a.standing, err = a.rules.Look(ctx); err == nil {
 		err = a.standing.Blocked
@@ -90,13 +90,11 @@ func (a *application) prepare(ctx context.Context, everything bool) (*route.Chan
 		return nil, err
 	}
 	a.record = a.standing.Record.With(a.inherited.record)
-	return a.routes.Prepare(a.plan, a.Protocols.Owner(a.plan.Owner), route.Options{
-		Record: a.record, Everything: everything || a.standing.Found || a.inherited.from != nil, Shared: a.standing.Shared,
-	})
+	return a.routes.Prepare(a.plan, a.Protocols.Owner(a.plan.Owner), route.Options{Record: a.record, Shared: a.standing.Shared})
 }
 
 func (a *application) apply(ctx context.Context) error {
-	change, err := a.prepare(ctx, false)
+	change, err := a.prepare(ctx)
 	if err != nil {
 		return err
 	}
@@ -155,7 +153,7 @@ func (a *application) finish(ctx context.Context, change *route.Change) error {
 
 // remove removes what the owner has, and the record last.
 func (a *application) remove(ctx context.Context) error {
-	change, err := a.prepare(ctx, true)
+	change, err := a.prepare(ctx)
 	if err != nil {
 		return err
 	}

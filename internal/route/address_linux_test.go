@@ -29,7 +29,7 @@ func plan(t *testing.T, addresses ...string) *interception.Plan {
 // change prepares a plan and carries it out, and returns the record to keep.
 func change(t *testing.T, s *Socket, p *interception.Plan, record Record) Record {
 	t.Helper()
-	c, err := s.Prepare(p, Owner{Name: p.Owner, Protocol: 200}, Options{Record: record, Everything: true})
+	c, err := s.Prepare(p, Owner{Name: p.Owner, Protocol: 200}, Options{Record: record})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,9 +44,6 @@ type step struct {
 type Options struct {
 	// Record is what is remembered of the namespace.
 	Record Record
-	// Everything makes Prepare look for all that the owner has, not only for the kinds of objects
-	// that the plan has. It always looks for links and sysctls.
-	Everything bool
 	// Shared, unless nil, names another owner with the same protocol number. Each would remove the
 	// other's objects, so Prepare returns Shared when the change needs more than rules.
 	Shared error
@@ -55,7 +52,7 @@ type Options struct {
 // Prepare looks at the namespace and plans how to bring it to p for the owner. It writes nothing.
 // An [*interception.ApplyError] names what is in the way of an object.
 func (s *Socket) Prepare(p *interception.Plan, owner Owner, o Options) (*Change, error) {
-	found, err := s.scan(p, o.Everything)
+	found, err := s.scan()
 	if err != nil {
 		return nil, err
 	}
@@ -184,19 +181,20 @@ type found struct {
 	rules     []foundRule
 }
 
-// scan reads the links, and all objects of the kinds that p has; of all kinds if everything is set.
-func (s *Socket) scan(p *interception.Plan, everything bool) (f found, err error) {
+// scan reads all objects of each kind but sysctls, whatever a plan has: an earlier call with another
+// plan may have ended before it recorded anything.
+func (s *Socket) scan() (f found, err error) {
 	what := "links"
 	f.links, err = s.listLinks()
-	if err == nil && (everything || hasAny[interception.Address](p)) {
+	if err == nil {
 		what = "addresses"
 		f.addresses, err = s.listAddresses()
 	}
-	if err == nil && (everything || hasAny[interception.Route](p)) {
+	if err == nil {
 		what = "routes"
 		f.routes, err = s.listRoutes()
 	}
-	if err == nil && (everything || hasAny[interception.PolicyRule](p)) {
+	if err == nil {
 		what = "policy rules"
 		f.rules, err = s.listRules()
 	}
@@ -204,13 +202,6 @@ func (s *Socket) scan(p *interception.Plan, everything bool) (f found, err error
 		return found{}, fmt.Errorf("list %s: %w", what, err)
 	}
 	return f, nil
-}
-
-func hasAny[T interception.Object](p *interception.Plan) bool {
-	for range interception.ObjectsOf[T](p) {
-		return true
-	}
-	return false
 }
 
 // deviceName returns the name of the interface with an index; "" when there is no such interface.

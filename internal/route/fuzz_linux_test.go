@@ -55,7 +55,7 @@ func FuzzScan(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		c, err := s.Prepare(everyKind(t), Owner{Name: "mesh-test", Protocol: 200}, Options{Everything: true})
+		c, err := s.Prepare(everyKind(t), Owner{Name: "mesh-test", Protocol: 200}, Options{})
 		if err != nil {
 			return
 		}

@@ -19,7 +19,7 @@ import (
 // policy rules. Marks in the kernel and the record show the owner. What plans cannot express is a
 // deviation.
 func (s *Socket) Observe(owner Owner, r Record) ([]interception.Object, []interception.Deviation, error) {
-	found, err := s.scan(nil, true)
+	found, err := s.scan()
 	if err != nil {
 		return nil, nil, err
 	}
