@@ -4,6 +4,7 @@ package nftables_test
 
 import (
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/kernel"
 	"github.com/meshcni/meshcni/internal/testing/kerneltest"
 )
 
@@ -220,6 +222,42 @@ func TestAnotherAfterEachEnd(t *testing.T) {
 				then.heal(t, ns, f, after)
 			}
 		})
+	}
+}
+
+// TestUndoFails has the rules refused and then a sysctl's former value, which the record still has
+// afterwards: Remove restores it.
+func TestUndoFails(t *testing.T) {
+	t.Parallel()
+	ns := newPod(t)
+	before := ns.everything(t)
+	transactions := 0
+	failing := dataplane(t).Through(func(in *os.File) kernel.Namespace {
+		return kerneltest.Interfere(kernel.Of(in), func(c kerneltest.Call, do func() error) error {
+			if c.Transaction() {
+				transactions++
+			}
+			if c.Transaction() && transactions == 2 || c.What == "write ipv4/ip_default_ttl 64" {
+				return kerneltest.ErrInjected
+			}
+			return do()
+		})
+	})
+	err := failing.Apply(t.Context(), ns.Netns, build(t, "mesh-test", func(b *interception.Builder) {
+		b.Sysctl(interception.Sysctl{ID: "a.ttl", Key: "ipv4/ip_default_ttl", Value: 65, Why: "a sysctl"})
+		b.NAT("output").Entry(interception.Output, interception.Match{L4: interception.TCP()}, "connections from the pod")
+	}))
+	if err == nil || !strings.Contains(err.Error(), "undo a.ttl") {
+		t.Errorf("got %v, want an error about what was not undone", err)
+	}
+	if got := ns.sysctl(t, "ipv4/ip_default_ttl"); got != "65" {
+		t.Fatalf("the sysctl is %s, so the test has not reached what it is about", got)
+	}
+	if err := dataplane(t).Remove(t.Context(), ns.Netns, "mesh-test"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, ns.everything(t)); diff != "" {
+		t.Errorf("not restored (-before +after):\n%s", diff)
 	}
 }
 

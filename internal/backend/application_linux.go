@@ -107,15 +107,10 @@ func (a *application) apply(ctx context.Context) error {
 		}
 	}
 	if err = change.Do(ctx); err == nil {
-		if err = a.rules.Write(ctx, a.plan, during); err != nil {
-			err = errors.Join(err, change.Undo())
-		}
+		err = a.rules.Write(ctx, a.plan, during)
 	}
 	if err != nil {
-		if ahead {
-			err = errors.Join(err, a.forget(ctx))
-		}
-		return err
+		return errors.Join(err, a.undo(ctx, change, ahead))
 	}
 	if err := a.relieve(ctx); err != nil {
 		return unfinished(fmt.Errorf("the plan is in place, but %w", err))
@@ -123,7 +118,16 @@ func (a *application) apply(ctx context.Context) error {
 	return a.finish(ctx, change)
 }
 
-// forget undoes what Remember did before a step that failed.
+// undo undoes what was done before a step that failed. If that fails, too, the record ahead stays:
+// the next call needs it.
+func (a *application) undo(ctx context.Context, change *route.Change, ahead bool) error {
+	if err := change.Undo(); err != nil || !ahead {
+		return err
+	}
+	return a.forget(ctx)
+}
+
+// forget undoes what Remember did ahead.
 func (a *application) forget(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()

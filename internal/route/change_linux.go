@@ -99,7 +99,7 @@ func (c *Change) During() Record {
 func (c *Change) After() Record { return c.left }
 
 // Do adds what the plan has and the namespace lacks, in the order of the plan. After an error, an
-// [*interception.ApplyError] about the object, the namespace is as it was.
+// [*interception.ApplyError] about the object, the caller calls Undo.
 func (c *Change) Do(ctx context.Context) error {
 	for _, s := range c.steps {
 		err := ctx.Err()
@@ -110,7 +110,7 @@ func (c *Change) Do(ctx context.Context) error {
 			c.undo = append(c.undo, s)
 		}
 		if err != nil {
-			return errors.Join(&interception.ApplyError{At: string(s.at), Why: s.why, Err: err}, c.Undo())
+			return &interception.ApplyError{At: string(s.at), Why: s.why, Err: err}
 		}
 	}
 	return nil
@@ -153,7 +153,9 @@ func (c *Change) Settle(ctx context.Context) error {
 	}
 	again, err := c.socket.Prepare(c.plan, c.owner, Options{Record: c.left})
 	if err == nil {
-		err = again.Do(context.WithoutCancel(ctx))
+		if err = again.Do(context.WithoutCancel(ctx)); err != nil {
+			err = errors.Join(err, again.Undo())
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("the plan is in place, except for what was lost with an address of the one before: %w", err)
