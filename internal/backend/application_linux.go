@@ -99,8 +99,8 @@ func (a *application) apply(ctx context.Context) error {
 		return err
 	}
 	during := change.During()
-	// The former value of a sysctl must not get lost, whatever happens after the write.
-	ahead := during.Restores(a.record)
+	// What the record alone has must not get lost, whatever happens after the first step.
+	ahead := during.GoesAhead(a.record)
 	if ahead {
 		if err := a.rules.Remember(ctx, during); err != nil {
 			return err

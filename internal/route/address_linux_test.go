@@ -26,6 +26,27 @@ func plan(t *testing.T, addresses ...string) *interception.Plan {
 	return p
 }
 
+// TestUnlabelledAddressIsRecordedFirst: if the process ends between the address and the record,
+// nothing else shows that it is the owner's.
+func TestUnlabelledAddressIsRecordedFirst(t *testing.T) {
+	t.Parallel()
+	for _, labels := range []bool{false, true} {
+		s := newSocket(t)
+		s.labels = labels
+		var known Record
+		for i, want := range []bool{!labels, false} {
+			c, err := s.Prepare(plan(t, "fd00::1/128"), Owner{Name: "mesh-test", Protocol: 200}, Options{Record: known})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := c.During().GoesAhead(known); got != want {
+				t.Errorf("labels: %t, call %d: the record goes ahead: %t, want %t", labels, i, got, want)
+			}
+			known = c.During()
+		}
+	}
+}
+
 // change prepares a plan and carries it out, and returns the record to keep.
 func change(t *testing.T, s *Socket, p *interception.Plan, record Record) Record {
 	t.Helper()

@@ -66,12 +66,13 @@ func (r Record) Equal(s Record) bool {
 	return slices.Equal(slices.Sorted(slices.Values(r.Lines())), slices.Sorted(slices.Values(s.Lines())))
 }
 
-// Restores reports whether r has a former value of a sysctl to restore that known, an earlier
-// record, lacks.
-func (r Record) Restores(known Record) bool {
+// GoesAhead reports whether r has to be kept before a change begins, because r alone has something
+// that known, an earlier record, lacks: a former value of a sysctl, or that an address is the
+// owner's.
+func (r Record) GoesAhead(known Record) bool {
 	return slices.ContainsFunc(r.Sysctls, func(s SysctlRecord) bool {
 		return !s.New && s.Before != s.Value && !slices.Contains(known.Sysctls, s)
-	})
+	}) || slices.ContainsFunc(r.Addresses, func(a AddressRecord) bool { return !slices.Contains(known.Addresses, a) })
 }
 
 // Lines returns the record as text, a line for each entry.
