@@ -261,6 +261,48 @@ func TestUndoFails(t *testing.T) {
 	}
 }
 
+// TestLostRefusal has another program change rules just before the plan's transaction, which the
+// kernel then refuses, and the refusal gets lost. The table that has the record is not taken for the
+// plan's.
+func TestLostRefusal(t *testing.T) {
+	t.Parallel()
+	smooth, last := &kerneltest.Fault{}, 0
+	plan := build(t, "mesh-test", func(b *interception.Builder) {
+		b.Sysctl(interception.Sysctl{ID: "a.ttl", Key: "ipv4/ip_default_ttl", Value: 65, Why: "a sysctl"})
+		b.NAT("output").Entry(interception.Output, interception.Match{L4: interception.TCP()}, "connections from the pod")
+	})
+	fresh := newPod(t)
+	if err := dataplane(t).Through(smooth.Open).Apply(t.Context(), fresh.Netns, plan); err != nil {
+		t.Fatal(err)
+	}
+	for at, met := range smooth.Calls() {
+		if met.Transaction() {
+			last = at
+		}
+	}
+	ns, calls := newPod(t), 0
+	before := ns.everything(t)
+	lost := &kerneltest.Fault{Kind: kerneltest.Lost, At: last}
+	err := dataplane(t).Through(func(in *os.File) kernel.Namespace {
+		return kerneltest.Interfere(lost.Open(in), func(_ kerneltest.Call, do func() error) error {
+			if calls++; calls == last+1 {
+				ns.load(t, "add table inet other\ndelete table inet other")
+			}
+			return do()
+		})
+	}).Apply(t.Context(), ns.Netns, plan)
+	if calls <= last {
+		t.Fatalf("%d calls, so the test has not reached what it is about", calls)
+	}
+	want := fresh.everything(t)
+	if err != nil {
+		want = before
+	}
+	if diff := cmp.Diff(want, ns.everything(t)); diff != "" {
+		t.Errorf("error %v (-want +got):\n%s", err, diff)
+	}
+}
+
 // rules returns nft's listing of the owner's rules without the ledger, which decides nothing.
 func (p *pod) rules(t testing.TB) string {
 	t.Helper()

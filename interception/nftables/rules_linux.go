@@ -102,8 +102,28 @@ func (r *ownedRules) Write(ctx context.Context, p *interception.Plan, record rou
 	} else {
 		t.create(p)
 	}
-	old := r.handle
-	return r.send(t, record, func(now *ownedRules) bool { return now.table && now.handle != old })
+	old, err := r.knownHandle()
+	if err != nil {
+		return err
+	}
+	if err := r.send(t, record, func(now *ownedRules) bool { return now.table && now.handle != old }); err != nil {
+		return err
+	}
+	r.handle = 0
+	return nil
+}
+
+// knownHandle returns the handle of the table, and asks for it if the table was made since Look. It
+// is 0 only without a table.
+func (r *ownedRules) knownHandle() (uint64, error) {
+	if r.table && r.handle == 0 {
+		tables, err := dumpTables(r.socket)
+		if err != nil {
+			return 0, err
+		}
+		r.handle = tables[string(r.owner)]
+	}
+	return r.handle, nil
 }
 
 func (r *ownedRules) delete() error {
