@@ -339,7 +339,7 @@ func madeUp(t *testing.T) graph {
 const pluginLinks = `
 	./interception ./interception/choice ./interception/journal ./interception/netfacts ./interception/nftables ./interception/plugin
 	./interception/plugin/exhaustion ./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/lower ./interception/sidecar ./internal/filesystem
-	./internal/backend ./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/route ./internal/spool
+	./internal/backend ./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/route ./internal/spool ./internal/unixsocket
 	./internal/version ./kubeconfig
 
 	github.com/containernetworking/cni/pkg/ns github.com/containernetworking/cni/pkg/skel

@@ -2,7 +2,7 @@
 
 //go:build !linux
 
-package podsource
+package unixsocket
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agentserver
+package unixsocket
 
 import (
 	"context"
@@ -14,43 +14,30 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/meshcni/meshcni/interception/podsource"
-	"github.com/meshcni/meshcni/internal/spool"
 )
 
 // maxSocketPath is how many bytes the kernel has place for (unix(7)), without the final 0.
 const maxSocketPath = 107
 
-// Listen makes the socket [podsource.AgentSocket] in the agent's run directory, and listens there,
-// for [Server]. Only its owner may connect (mode 0600), from the first instant.
+// Listen makes a unix socket and listens there, on network "unix" (a stream) or "unixpacket"
+// (messages). Only its owner may connect (mode 0600), from the first instant.
 //
 // The directory must exist, belong to root or to this process's user, and be writable by no other
 // user. A socket that is there already is replaced, with no instant in which there is none: an
-// earlier agent left it, or still listens there and is being replaced. Anything else of that name
+// earlier process left it, or still listens there and is being replaced. Anything else of that name
 // stays, and is an error; a symbolic link is never followed. Closing the listener leaves the file,
-// which may be a later agent's by then.
-func Listen(ctx context.Context, runDir string) (net.Listener, error) {
-	return listen(ctx, runDir, podsource.AgentSocket)
-}
-
-// ListenIstioLog makes the socket log.sock, where Istio's node agent takes log lines, for
-// [IstioLogServer], in the same way.
-func ListenIstioLog(ctx context.Context, runDir string) (net.Listener, error) {
-	return listen(ctx, runDir, spool.IstioLogSocket)
-}
-
-func listen(ctx context.Context, runDir, socket string) (net.Listener, error) {
-	path := filepath.Join(runDir, socket)
-	listener, err := listenOn(ctx, runDir, path)
+// which may be a later process's by then.
+func Listen(ctx context.Context, network, path string) (net.Listener, error) {
+	listener, err := listenOn(ctx, network, path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	return listener, nil
 }
 
-func listenOn(ctx context.Context, runDir, path string) (_ net.Listener, err error) {
-	if err := checkRunDir(runDir); err != nil {
+func listenOn(ctx context.Context, network, path string) (net.Listener, error) {
+	directory := filepath.Dir(path)
+	if err := checkDirectory(directory); err != nil {
 		return nil, err
 	}
 	info, err := os.Lstat(path)
@@ -62,12 +49,12 @@ func listenOn(ctx context.Context, runDir, path string) (_ net.Listener, err err
 		return nil, fmt.Errorf("there is something other than a socket (%s): remove it", info.Mode())
 	}
 	// The name is as long as the final one, and no program can guess it to be there first.
-	name := filepath.Join(runDir, fmt.Sprintf(".%09d", rand.N(1_000_000_000)))
+	name := filepath.Join(directory, fmt.Sprintf(".%09d", rand.N(1_000_000_000)))
 	if len(name) > maxSocketPath {
 		return nil, fmt.Errorf("its path has %d bytes, and may have %d: use a shorter directory", len(name), maxSocketPath)
 	}
 	config := net.ListenConfig{Control: beforeBind}
-	listener, err := config.Listen(ctx, "unix", name)
+	listener, err := config.Listen(ctx, network, name)
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +77,8 @@ func beforeBind(_, _ string, raw syscall.RawConn) error {
 	return failure
 }
 
-// checkRunDir refuses a directory in which another user could replace our socket.
-func checkRunDir(path string) error {
+// checkDirectory refuses a directory in which another user could replace our socket.
+func checkDirectory(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
