@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package zds
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/unixsocket"
+)
+
+// Options are the settings of a [Server]. The zero value is usable.
+type Options struct {
+	// Timeout is how long a proxy may take for its hello, to receive a request, and to acknowledge
+	// one; 5 s if zero. A proxy that takes longer is disconnected, because a late answer would be
+	// taken for that to the next request.
+	Timeout time.Duration
+	// Again is the time after which a pod that the proxy has refused is sent again; 1 s if zero. The
+	// proxy goes on trying by itself, and does not say when it succeeds.
+	Again time.Duration
+	// Observe is called for each [Event], from several goroutines. It may be nil.
+	Observe func(Event)
+}
+
+const (
+	defaultTimeout = 5 * time.Second
+	defaultAgain   = time.Second
+	pause          = 100 * time.Millisecond // after a connection that could not be accepted
+)
+
+// Event is something that happened on a connection to a proxy.
+type Event struct {
+	// Connection numbers the connections in the order of their hellos, from 1. It is 0 for a
+	// connection that ended without one.
+	Connection int
+	// Request is the request that was acknowledged or refused; zero if the event is about the
+	// connection.
+	Request Request
+	// Hello is the proxy's, for the event that begins the connection; else nil.
+	Hello *Hello
+	// Err is why a request was refused or a connection ended; nil for what went well.
+	Err error
+}
+
+// Server brings the proxies that connect to a socket to serve the pods that the caller sets. Its
+// methods may be called concurrently.
+type Server struct {
+	options  Options
+	path     string
+	listener *net.UnixListener
+
+	mu      sync.Mutex
+	pods    map[string]pod // by UID
+	numbers uint64         // of the last change
+	changed chan struct{}  // closed at the next change of anything below mu
+	live    []*connection  // those that said hello, oldest first
+	hellos  int            // how many there have been
+	lost    time.Time      // when the last one ended
+}
+
+// pod is what the caller set.
+type pod struct {
+	workload  Workload
+	namespace *interception.Netns
+	number    uint64 // of the change that set it
+}
+
+// Listen makes the socket and listens on it. Only root and this process's own user can connect. The
+// directory must exist, belong to one of them, and be writable by no other user. A socket that is
+// there already is replaced at once. On systems other than Linux the error wraps
+// [interception.ErrUnsupported].
+func Listen(ctx context.Context, path string, o Options) (*Server, error) {
+	listener, err := unixsocket.Listen(ctx, "unixpacket", path)
+	if err != nil {
+		return nil, err
+	}
+	packets, ok := listener.(*net.UnixListener)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, interception.ErrUnsupported), listener.Close())
+	}
+	o.Timeout, o.Again = cmp.Or(o.Timeout, defaultTimeout), cmp.Or(o.Again, defaultAgain)
+	if o.Observe == nil {
+		o.Observe = func(Event) {}
+	}
+	return &Server{options: o, path: path, listener: packets, pods: map[string]pod{}, changed: make(chan struct{})}, nil
+}
+
+// Serve accepts proxies until the context ends, and then closes the socket and all connections. The
+// socket's file stays, because it may be a later server's. Serve may be called once.
+func (s *Server) Serve(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	var connections sync.WaitGroup
+	defer connections.Wait()
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = s.listener.Close() })() // the error would be that it is closed
+	for {
+		accepted, err := s.listener.AcceptUnix()
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil { // such as too many open files, which other parts of the program may close
+			s.options.Observe(Event{Err: fmt.Errorf("accept a proxy on %s: %w", s.path, err)})
+			select {
+			case <-time.After(pause):
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		connections.Go(func() {
+			c := &connection{server: s, socket: accepted, told: map[string]told{}}
+			err := c.serve(ctx)
+			s.leave(c)
+			s.options.Observe(Event{Connection: c.number, Err: fmt.Errorf("connection to the proxy: %w", err)})
+		})
+	}
+}
+
+// Set makes the proxies serve a pod. The newest connected proxy is sent the pod, and so is each one
+// that connects later; [Server.Await] waits for that. The caller keeps the namespace open until it
+// deletes the pod. Without a namespace (nil), which is right for a pod that is known to live, a
+// proxy that connects goes on with the pod if it knows it.
+//
+// To set a pod again sends it again: a proxy that serves it acknowledges that without a change. The
+// error wraps [ErrMessage] or [interception.ErrNotNetns], and then nothing has changed.
+func (s *Server) Set(w Workload, namespace *interception.Netns) error {
+	if w.UID == "" {
+		return fmt.Errorf("%w: a pod without a UID", ErrMessage)
+	}
+	if _, err := (Request{KindAdd, w}).Marshal(); err != nil {
+		return fmt.Errorf("pod %s: %w", w.UID, err)
+	}
+	if namespace != nil {
+		if err := namespace.Check(); err != nil {
+			return fmt.Errorf("network namespace of pod %s: %w", w.UID, err)
+		}
+		if namespace.File() == nil {
+			return fmt.Errorf("network namespace of pod %s: %w", w.UID, interception.ErrNotNetns)
+		}
+	}
+	s.change(func() { s.pods[w.UID] = pod{w, namespace, s.numbers} })
+	return nil
+}
+
+// Delete makes all proxies forget a pod, which ends its connections through them. An unknown UID
+// changes nothing.
+func (s *Server) Delete(uid string) { s.change(func() { delete(s.pods, uid) }) }
+
+// change changes what mu guards, and wakes all that wait for a change.
+func (s *Server) change(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.numbers++
+	change()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// join makes a connection the newest.
+func (s *Server) join(c *connection) {
+	s.change(func() {
+		s.hellos++
+		c.number = s.hellos
+		for uid := range s.pods {
+			c.snapshot = append(c.snapshot, uid)
+		}
+		slices.SortFunc(c.snapshot, func(a, b string) int { return cmp.Compare(s.pods[a].number, s.pods[b].number) })
+		s.live = append(s.live, c)
+	})
+}
+
+func (s *Server) leave(c *connection) {
+	s.change(func() {
+		before := len(s.live)
+		s.live = slices.DeleteFunc(s.live, func(other *connection) bool { return other == c })
+		if len(s.live) < before {
+			s.lost = time.Now()
+		}
+	})
+}
+
+// newest returns the connection that pods are sent to, or nil.
+func (s *Server) newest() *connection {
+	if len(s.live) == 0 {
+		return nil
+	}
+	return s.live[len(s.live)-1]
+}
