@@ -139,8 +139,8 @@ func TestLeftovers(t *testing.T) {
 	})
 }
 
-// TestLeftoversBesideRules has a second plan that lacks objects of the first. The record loses them,
-// too: a sysctl that only the record has would be drift.
+// TestLeftoversBesideRules has a second plan that lacks objects of the first. The record loses
+// them, too: a sysctl that only the record has would be drift.
 func TestLeftoversBesideRules(t *testing.T) {
 	t.Parallel()
 	switches(t, func(t *testing.T, from, to string) {

@@ -185,8 +185,8 @@ func TestEachEnd(t *testing.T) {
 	}
 }
 
-// TestAnotherAfterEachEnd ends a change before each call, as TestEachEnd does, and then makes another
-// change than that: nothing is left of the first, and former values are restored.
+// TestAnotherAfterEachEnd ends a change before each call, as TestEachEnd does, and then makes
+// another change than that: nothing is left of the first, and former values are restored.
 func TestAnotherAfterEachEnd(t *testing.T) {
 	t.Parallel()
 	ttl := func(value int) *interception.Plan {
@@ -262,8 +262,8 @@ func TestUndoFails(t *testing.T) {
 }
 
 // TestLostRefusal has another program change rules just before the plan's transaction, which the
-// kernel then refuses, and the refusal gets lost. The table that has the record is not taken for the
-// plan's.
+// kernel then refuses, and the refusal gets lost. The table that has the record is not taken for
+// the plan's.
 func TestLostRefusal(t *testing.T) {
 	t.Parallel()
 	smooth, last := &kerneltest.Fault{}, 0
