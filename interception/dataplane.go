@@ -18,11 +18,12 @@ import (
 // owner's name that [Owner.Validate] refuses, and the context's error once the context has ended.
 type Dataplane interface {
 	// Apply makes ns hold exactly p for p's owner. It is idempotent, replaces what the owner had
-	// there before, and does not touch other programs' rules. After an error the namespace holds
-	// either the old plan or the new one. The error is an [*ApplyError] when the kernel refuses a
-	// part of the plan. It wraps [ErrPlan] for a plan that [Plan.Validate] refuses, and
-	// [ErrUnsupported] for a plan with a part that the dataplane or this kernel cannot apply. A nil
-	// plan is an error.
+	// there before, and does not touch other programs' rules. Their addresses, routes and policy
+	// rules serve the plan where they are the same as its own, and stay theirs. After an error the
+	// namespace holds either the old plan or the new one. The error is an [*ApplyError] when the
+	// kernel refuses a part of the plan, or another program's object is in the place of one. It
+	// wraps [ErrPlan] for a plan that [Plan.Validate] refuses, and [ErrUnsupported] for a plan with
+	// a part that the dataplane or this kernel cannot apply. A nil plan is an error.
 	Apply(ctx context.Context, ns *Netns, p *Plan) error
 	// Supports returns nil when the dataplane can apply every part of p. Otherwise the error names
 	// each part that it cannot apply, and wraps [ErrUnsupported]. Supports does not ask the kernel:

@@ -145,6 +145,12 @@ func faults() map[dataplanetest.Law]faulty {
 		dataplanetest.LawForeign: {remove: func(f *fake.Dataplane, ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
 			return errors.Join(f.Remove(ctx, ns, owner), f.Remove(ctx, ns, "some-body"))
 		}},
+		dataplanetest.LawAdopts: {apply: func(f *fake.Dataplane, ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
+			if f.Apply(ctx, ns, p) == nil {
+				return nil
+			}
+			return errors.Join(f.Remove(ctx, ns, "some-body"), f.Apply(ctx, ns, p))
+		}},
 		dataplanetest.LawOwnersApart: {apply: func(f *fake.Dataplane, ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 			other := map[interception.Owner]interception.Owner{"mesh-conform": "mesh-other", "mesh-other": "mesh-conform"}[p.Owner]
 			return errors.Join(f.Apply(ctx, ns, p), f.Remove(ctx, ns, other))

@@ -154,6 +154,7 @@ const (
 	LawReplaces    Law = "replaces"
 	LawRemoves     Law = "removes"
 	LawForeign     Law = "foreign"
+	LawAdopts      Law = "adopts"
 	LawOwnersApart Law = "owners-apart"
 	LawOrder       Law = "order"
 	LawFamilies    Law = "families"
@@ -186,6 +187,11 @@ func rules() []rule {
 		{
 			LawForeign, "what others put into the namespace stays there, unchanged, and what was there before a plan is not removed with it",
 			(*suite).foreign,
+		},
+		{
+			LawAdopts, "a route or a policy rule of others serves the plan if it is the same; " +
+				"one that differs in its place is an error about the plan's, which changes nothing",
+			(*suite).adopts,
 		},
 		{LawOwnersApart, "two owners work on one namespace, at once too, and neither touches what is the other's", (*suite).ownersApart},
 		{LawOrder, "rules are in the order of the plan", (*suite).order},

@@ -22,7 +22,8 @@ type Ground interface {
 	// empty chains of iptables, are left out.
 	Dump(t testing.TB, ns *interception.Netns) string
 	// Occupy adds foreign objects to a namespace, of every kind that Dump shows, including the
-	// addresses that the plan wants on lo and the values that it wants for sysctls.
+	// policy rules, and the addresses and routes of lo, that the plan wants, and the values that it
+	// wants for sysctls. It serves a namespace once.
 	Occupy(t testing.TB, ns *interception.Netns, p *interception.Plan)
 }
 

@@ -124,8 +124,8 @@ table inet other {
 }
 `
 
-// Occupy adds a link, an address, a route, a policy rule and nft tables, and the addresses and
-// sysctls that the plan wants.
+// Occupy adds a link, an address, a route, a policy rule and nft tables, and the addresses, routes,
+// policy rules and sysctls that the plan wants.
 func (Kernel) Occupy(t testing.TB, ns *interception.Netns, p *interception.Plan) {
 	t.Helper()
 	run := inside(ns)
@@ -144,9 +144,26 @@ func (Kernel) Occupy(t testing.TB, ns *interception.Netns, p *interception.Plan)
 			run(t, "", "ip", "address", "add", address.Prefix.String(), "dev", "lo")
 		}
 	}
+	for route := range interception.ObjectsOf[interception.Route](p) {
+		if route.Device == "lo" {
+			run(t, "", "ip", "route", "add", route.Type.String(), route.Destination.String(), "dev", "lo", "table", fmt.Sprint(route.Table))
+		}
+	}
+	for rule := range interception.ObjectsOf[interception.PolicyRule](p) {
+		run(t, "", "ip", familyOption(rule.Family), "rule", "add", "priority", fmt.Sprint(rule.Priority),
+			"fwmark", rule.Mark.String(), "lookup", fmt.Sprint(rule.Table))
+	}
 	for sysctl := range interception.ObjectsOf[interception.Sysctl](p) {
 		setSysctl(t, ns, sysctl.Key, sysctl.Value)
 	}
+}
+
+// familyOption returns the option of ip(8).
+func familyOption(f interception.Family) string {
+	if f == interception.IPv6 {
+		return "-6"
+	}
+	return "-4"
 }
 
 func setSysctl(t testing.TB, ns *interception.Netns, key string, value int) {
@@ -179,8 +196,7 @@ func (Kernel) edits(c Case) []edit {
 				command("route", "del", o.Type.String(), o.Destination.String(), "dev", string(o.Device), "table", fmt.Sprint(o.Table)))
 		case interception.PolicyRule:
 			gone("policy rule", "policy rules", o.ID,
-				command(map[interception.Family]string{interception.IPv4: "-4", interception.IPv6: "-6"}[o.Family],
-					"rule", "del", "priority", fmt.Sprint(o.Priority)))
+				command(familyOption(o.Family), "rule", "del", "priority", fmt.Sprint(o.Priority)))
 		}
 	}
 	return edits

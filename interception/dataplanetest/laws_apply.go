@@ -3,6 +3,7 @@
 package dataplanetest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -95,6 +96,49 @@ func (s *suite) foreign(t *testing.T) {
 		s.remove(t, LawForeign, ns, c.Plan.Owner)
 		LawForeign.same(t, c.Plan.String(), "the namespace before", before, "the namespace after Remove", s.Ground.Dump(t, ns))
 	})
+}
+
+func (s *suite) adopts(t *testing.T) {
+	t.Helper()
+	s.each(t, s.supported(t, s.standard), func(t *testing.T, c Case) {
+		t.Helper()
+		ns := s.Ground.Namespace(t)
+		s.Ground.Occupy(t, ns, c.Plan)
+		for range 2 {
+			s.apply(t, LawAdopts, ns, c.Plan)
+			if drift := interception.Diff(c.Plan, s.observe(t, LawAdopts, ns, c.Plan.Owner)); len(drift) > 0 {
+				LawAdopts.broken(t, "where others have what the plan wants, there is drift: %v\nplan:\n%s", drift, c.Plan)
+			}
+		}
+		for id, other := range inTheWay(c.Plan) {
+			ns := s.Ground.Namespace(t)
+			s.Ground.Occupy(t, ns, &interception.Plan{Owner: c.Plan.Owner, Objects: []interception.Object{other}})
+			before := s.Ground.Dump(t, ns)
+			err := s.New(t).Apply(t.Context(), ns, c.Plan)
+			var refused *interception.ApplyError
+			if !errors.As(err, &refused) || refused.At != string(id) {
+				LawAdopts.broken(t, "beside %v of others: got the error %v, want one about %s", other, err, id)
+			}
+			LawAdopts.same(t, fmt.Sprintf("beside %v", other), "the namespace before", before, "the namespace afterwards", s.Ground.Dump(t, ns))
+		}
+	})
+}
+
+// inTheWay returns objects that differ from those of the plan, and take their places.
+func inTheWay(p *interception.Plan) map[interception.RuleID]interception.Object {
+	others := map[interception.RuleID]interception.Object{}
+	for route := range interception.ObjectsOf[interception.Route](p) {
+		if id := route.ID; route.Type == interception.RouteLocal {
+			route.Type = interception.RouteUnicast
+			others[id] = route
+		}
+	}
+	for rule := range interception.ObjectsOf[interception.PolicyRule](p) {
+		id := rule.ID
+		rule.Table++
+		others[id] = rule
+	}
+	return others
 }
 
 // rounds is how often two owners apply concurrently.

@@ -72,9 +72,9 @@ func (d *Dataplane) Supports(p *interception.Plan) error {
 // Apply makes ns hold exactly p for p's owner, as [interception.Dataplane] specifies; a plan
 // without objects removes what the owner had. The kernel commits all sets and rules or none.
 // Objects that precede them are undone when they are refused; those that the owner had and the plan
-// lacks are removed after the commit. An address that exists already keeps its owner; any other
-// object of another program in the place of one of the plan's is an error before anything is
-// written.
+// lacks are removed after the commit. An address, a route or a policy rule of another program that
+// is the same as the plan's keeps its owner; any other object in the place of one of the plan's is
+// an error before anything is written.
 //
 // Apply checks the context before each step. A step that the kernel has begun cannot be cancelled,
 // and it waits for nothing but earlier transactions; so an error of the context means that this

@@ -35,17 +35,19 @@
 // Their owner is recorded with them: routes, policy rules and addresses carry a protocol number
 // (rtm_protocol, FRA_PROTOCOL, IFA_PROTO) that follows from the owner's name or is set by
 // [Options]; links carry the alias "meshcni OWNER". The set "ledger" of the owner's table has a
-// comment for each sysctl of the plan, with its former value, and for each address of the plan that
-// existed before. On kernels before 5.18, which do not keep an address's protocol, it also has the
-// addresses that the owner has added. So this knowledge lives exactly as long as the namespace, is
-// written by the same transactions as the rules, before the first sysctl, and survives the death of
-// this process at any point. A sysctl gets its former value back only while it still has the
-// plan's.
+// comment for each sysctl of the plan, with its former value, and for each address, route and
+// policy rule of the plan that existed before. On kernels before 5.18, which do not keep an
+// address's protocol, it also has the addresses that the owner has added. So this knowledge lives
+// exactly as long as the namespace, is written by the same transactions as the rules, before the
+// first sysctl, and survives the death of this process at any point. A sysctl gets its former value
+// back only while it still has the plan's.
 //
-// An address that exists already is left alone, and does not belong to the owner. These objects of
-// other programs are errors before anything is written: a link of the same name, a route in a table
-// of the plan's own or to the same destination in the main table, and a policy rule with the same
-// family and priority.
+// An address, a route or a policy rule that exists already, as the plan wants it, serves the plan.
+// It does not belong to the owner, and Remove leaves it. So a plan can be applied to a pod that
+// another mesh's agent has programmed. These objects of other programs are errors before anything
+// is written: a link of the same name, a route that differs in a table of the plan's own or to the
+// same destination in the main table, and a policy rule that differs with the same priority or
+// about the same marks.
 //
 // Calls on one namespace that need more than the first transaction wait for each other, also
 // between processes, by a lock on the namespace itself (flock(2)).

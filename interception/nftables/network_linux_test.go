@@ -182,17 +182,30 @@ func TestNetworkReplaced(t *testing.T) {
 	}
 }
 
-// TestThereBefore has an address and a sysctl that already are as the plan wants them: they stay.
+// TestThereBefore has objects that already are as the plan wants them: they stay.
 func TestThereBefore(t *testing.T) {
 	t.Parallel()
 	ns := newPod(t)
 	ns.ip(t, "address", "add", "::6/128", "dev", "lo")
 	ns.setSysctl(t, localnet, "1")
+	ns.ip(t, "route", "add", "local", "0.0.0.0/0", "dev", "lo", "table", "100")
+	ns.ip(t, "rule", "add", "fwmark", "0x111/0xfff", "priority", "32764", "lookup", "100")
 	before := ns.everything(t)
 	ns.apply(t, build(t, "mesh-test", func(b *interception.Builder) {
+		b.Route(interception.Route{
+			ID: "a.route", Type: interception.RouteLocal, Destination: netip.MustParsePrefix("0.0.0.0/0"), Device: "lo", Table: 100, Why: "a route",
+		})
+		b.PolicyRule(interception.PolicyRule{
+			ID: "a.rule", Family: interception.IPv4, Mark: interception.MarkBits{Value: 0x111, Mask: 0xfff}, Table: 100, Priority: 32764, Why: "a policy rule",
+		})
 		b.Address(interception.Address{ID: "an.address", Device: "lo", Prefix: netip.MustParsePrefix("::6/128"), Why: "an address"})
 		b.Sysctl(interception.Sysctl{ID: "a.sysctl", Key: localnet, Value: 1, Why: "a sysctl"})
 	}))
+	for _, line := range []string{"found route local 0.0.0.0/0 dev lo table 100", "found policy rule v4 priority 32764 mark 0x111/0xfff table 100"} {
+		if rules := ns.ruleset(t); !strings.Contains(rules, line) {
+			t.Errorf("the ledger has no %q:\n%s", line, rules)
+		}
+	}
 	if err := dataplane(t).Remove(t.Context(), ns.Netns, "mesh-test"); err != nil {
 		t.Fatal(err)
 	}
@@ -218,15 +231,16 @@ func TestSysctlTakenOver(t *testing.T) {
 	}
 }
 
-// TestCollisions has another program's object in the place of each kind: nothing is written.
+// TestCollisions has another program's object, which differs, in the place of each kind: nothing is
+// written.
 func TestCollisions(t *testing.T) {
 	t.Parallel()
 	for name, foreign := range map[string][]string{
 		"route.v4":   {"-4", "route", "add", "10.9.0.0/16", "dev", "lo", "table", "133"},
-		"route.v6":   {"-6", "route", "add", "local", "::/0", "dev", "lo", "table", "133"},
+		"route.v6":   {"-6", "route", "add", "::/0", "dev", "lo", "table", "133"},
 		"route.link": {"-4", "route", "add", "192.0.2.0/24", "dev", "lo"},
 		"rule.v4":    {"-4", "rule", "add", "priority", "20000", "fwmark", "7", "table", "7"},
-		"rule.v6":    {"-6", "rule", "add", "priority", "20000", "fwmark", "0x39/0xff", "table", "133"},
+		"rule.v6":    {"-6", "rule", "add", "priority", "20000", "fwmark", "0x39/0xff", "table", "134"},
 
 		"rule.v4 by its mark": {"-4", "rule", "add", "priority", "100", "fwmark", "0x39", "table", "7"},
 	} {

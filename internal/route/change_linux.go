@@ -62,7 +62,7 @@ func (s *Socket) Prepare(p *interception.Plan, owner Owner, o Options) (*Change,
 			return nil, err
 		}
 	}
-	c.staleRules(p)
+	c.staleRules()
 	c.staleRoutes()
 	c.staleSysctls(p)
 	c.staleAddresses(p)
@@ -183,8 +183,8 @@ type found struct {
 	rules     []foundRule
 }
 
-// scan reads all objects of each kind but sysctls, whatever a plan has: an earlier call with another
-// plan may have ended before it recorded anything.
+// scan reads all objects of each kind but sysctls, whatever a plan has: an earlier call with
+// another plan may have ended before it recorded anything.
 func (s *Socket) scan() (f found, err error) {
 	what := "links"
 	f.links, err = s.listLinks()

@@ -16,12 +16,13 @@
 // Routes, policy rules and addresses carry the owner's protocol number ([Owner]); links carry the
 // owner's name in their alias. A kernel before 5.18 does not keep an address's protocol, and a
 // sysctl's former value is needed to restore it: for these the caller keeps a [Record]. What
-// existed before does not belong to the owner, and is not removed.
+// existed before does not belong to the owner, and is not removed. If it is an address, a route or
+// a policy rule as the plan wants it, the record has it, too, so that Observe finds it.
 //
 // # Goals
 //
-// A collision with another program's object is an error before anything is written. A failure
-// leaves the namespace as it was.
+// A collision with another program's object is an error before anything is written. After a failed
+// step, Undo leaves the namespace as it was.
 //
 // # Non-goals
 //

@@ -23,7 +23,7 @@ func (s *Socket) Observe(owner Owner, r Record) ([]interception.Object, []interc
 	if err != nil {
 		return nil, nil, err
 	}
-	o := observation{owner: owner, found: found}
+	o := observation{owner: owner, found: found, foreign: slices.Clone(r.FoundObjects)}
 	o.links()
 	o.addresses(r)
 	if err := o.sysctls(s, r); err != nil {
@@ -37,6 +37,7 @@ func (s *Socket) Observe(owner Owner, r Record) ([]interception.Object, []interc
 type observation struct {
 	owner      Owner
 	found      found
+	foreign    []string // objects of other programs that the plan uses, until they are seen
 	objects    []interception.Object
 	deviations []interception.Deviation
 }
@@ -101,11 +102,21 @@ func (o *observation) sysctls(s *Socket, r Record) error {
 	return nil
 }
 
+// uses reports whether an object of another program serves the plan. Of several that are the same
+// it takes the first.
+func (o *observation) uses(object interception.Object, more []string) bool {
+	if len(o.foreign) == 0 || len(more) > 0 {
+		return false
+	}
+	i := slices.Index(o.foreign, textOf(object))
+	if i >= 0 {
+		o.foreign = slices.Delete(o.foreign, i, i+1)
+	}
+	return i >= 0
+}
+
 func (o *observation) routes() {
 	for _, have := range o.found.routes {
-		if have.protocol != o.owner.Protocol {
-			continue
-		}
 		r := interception.Route{
 			Destination: have.destination, Device: o.found.deviceName(have.index), Gateway: have.gateway, Table: tableOf(have.table),
 		}
@@ -126,15 +137,14 @@ func (o *observation) routes() {
 		if have.more != "" {
 			more = append(more, string(have.more))
 		}
-		o.see("routes", r, more)
+		if have.protocol == o.owner.Protocol || o.uses(r, more) {
+			o.see("routes", r, more)
+		}
 	}
 }
 
 func (o *observation) rules() {
 	for _, have := range o.found.rules {
-		if have.protocol != o.owner.Protocol {
-			continue
-		}
 		r := interception.PolicyRule{
 			Family: interception.IPv4, Mark: interception.MarkBits{Value: interception.Mark(have.mark), Mask: interception.Mark(have.mask)},
 			Table: tableOf(have.table), Priority: have.priority,
@@ -146,7 +156,9 @@ func (o *observation) rules() {
 		if have.more != "" {
 			more = append(more, string(have.more))
 		}
-		o.see("policy rules", r, more)
+		if have.protocol == o.owner.Protocol || o.uses(r, more) {
+			o.see("policy rules", r, more)
+		}
 	}
 }
 

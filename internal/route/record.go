@@ -23,6 +23,9 @@ type Record struct {
 	Addresses []AddressRecord
 	// Found are addresses of the plan that existed before, and do not belong to the owner.
 	Found []AddressRecord
+	// FoundObjects are routes and policy rules of the plan that existed before, and do not belong to
+	// the owner, as [textOf] writes them.
+	FoundObjects []string
 }
 
 // SysctlRecord is a sysctl of the owner's plan.
@@ -42,12 +45,15 @@ type AddressRecord struct {
 }
 
 // IsEmpty reports whether there is nothing to remember.
-func (r Record) IsEmpty() bool { return len(r.Sysctls)+len(r.Addresses)+len(r.Found) == 0 }
+func (r Record) IsEmpty() bool {
+	return len(r.Sysctls)+len(r.Addresses)+len(r.Found)+len(r.FoundObjects) == 0
+}
 
 // With returns r with the entries that only other has.
 func (r Record) With(other Record) Record {
 	return Record{
 		Sysctls: union(r.Sysctls, other.Sysctls), Addresses: union(r.Addresses, other.Addresses), Found: union(r.Found, other.Found),
+		FoundObjects: union(r.FoundObjects, other.FoundObjects),
 	}
 }
 
@@ -91,6 +97,9 @@ func (r Record) Lines() []string {
 	for _, a := range r.Found {
 		lines = append(lines, fmt.Sprintf("found %s %s", a.Device, a.Prefix))
 	}
+	for _, text := range r.FoundObjects {
+		lines = append(lines, "found "+text)
+	}
 	return lines
 }
 
@@ -110,34 +119,60 @@ func ParseRecord(lines []string) (Record, error) {
 	return r, nil
 }
 
-func (r *Record) parse(words []string) (err error) {
+func (r *Record) parse(words []string) error {
 	switch {
 	case len(words) == 4 && words[0] == "sysctl":
-		s := SysctlRecord{Key: words[1], New: words[2] == noValue}
-		if !s.New {
-			s.Before, err = strconv.Atoi(words[2])
-		}
-		value, err2 := strconv.Atoi(words[3])
-		s.Value = value
-		if err := errors.Join(err, err2, valid(s.object(value))); err != nil {
-			return err
-		}
-		r.Sysctls = append(r.Sysctls, s)
-	case len(words) == 3 && (words[0] == "address" || words[0] == "found"):
-		prefix, err := netip.ParsePrefix(words[2])
-		a := AddressRecord{interception.Interface(words[1]), prefix}
-		if err := errors.Join(err, valid(a.object())); err != nil {
-			return err
-		}
-		if words[0] == "found" {
-			r.Found = append(r.Found, a)
-		} else {
-			r.Addresses = append(r.Addresses, a)
-		}
-	default:
-		return errors.New("it is neither a sysctl nor an address")
+		return r.parseSysctl(words[1], words[2], words[3])
+	case len(words) == 3 && words[0] == "address":
+		return parseAddress(&r.Addresses, words[1], words[2])
+	case len(words) == 3 && words[0] == "found":
+		return parseAddress(&r.Found, words[1], words[2])
+	case len(words) > 3 && words[0] == "found" && (words[1] == "route" || words[1] == "policy"):
+		return r.parseFoundObject(strings.Join(words[1:], " "))
 	}
+	return errors.New("it is neither a sysctl nor an address, a route or a policy rule")
+}
+
+func (r *Record) parseSysctl(key, before, value string) (err error) {
+	s := SysctlRecord{Key: key, New: before == noValue}
+	if !s.New {
+		s.Before, err = strconv.Atoi(before)
+	}
+	number, err2 := strconv.Atoi(value)
+	s.Value = number
+	if err := errors.Join(err, err2, valid(s.object(number))); err != nil {
+		return err
+	}
+	r.Sysctls = append(r.Sysctls, s)
 	return nil
+}
+
+func parseAddress(list *[]AddressRecord, device, prefix string) error {
+	parsed, err := netip.ParsePrefix(prefix)
+	a := AddressRecord{interception.Interface(device), parsed}
+	if err := errors.Join(err, valid(a.object())); err != nil {
+		return err
+	}
+	*list = append(*list, a)
+	return nil
+}
+
+// parseFoundObject refuses characters that could have another meaning where a backend writes the
+// record.
+func (r *Record) parseFoundObject(text string) error {
+	if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }) {
+		return errors.New("a route or a policy rule has no such characters")
+	}
+	r.FoundObjects = append(r.FoundObjects, text)
+	return nil
+}
+
+// textOf returns all that an object puts into the kernel, as [interception.Plan.String] writes it.
+// Diff compares the same text.
+func textOf(o interception.Object) string {
+	_, line, _ := strings.Cut((&interception.Plan{Owner: "recorded", Objects: []interception.Object{o}}).String(), "\n")
+	text, _, _ := strings.Cut(line, "  # ")
+	return text
 }
 
 func (s SysctlRecord) object(value int) interception.Sysctl {

@@ -119,32 +119,23 @@ func (c *Change) wantedRoute(r interception.Route) route {
 	}
 }
 
-// route prepares a route of the plan. In the main table only a route to the same destination is in
-// its way; a table of the plan's own must not have other owners' routes.
+// route prepares a route of the plan, unless the owner or another program has it.
 func (c *Change) route(r interception.Route) error {
 	wanted := c.wantedRoute(r)
 	add, undo := netlink.RouteAdd, func() error { return c.deleteRoute(r) }
 	replaced := -1
 	for i, have := range c.found.routes {
-		if have.table != wanted.table || have.destination.Addr().Is4() != wanted.destination.Addr().Is4() {
-			continue
-		}
-		same := have.destination == wanted.destination
-		if have.protocol != c.owner.Protocol {
-			if same || !sharedTable(wanted.table) {
-				return &interception.ApplyError{At: string(r.ID), Why: r.Why, Err: fmt.Errorf(
-					"a route to %s in table %d is there and is not the owner's (protocol %d): %w: choose another table",
-					have.destination, have.table, have.protocol, unix.EEXIST)}
-			}
-			continue
-		}
-		if c.isRoute(have.route, r) {
+		switch {
+		case have.protocol != c.owner.Protocol:
+		case c.isRoute(have.route, r):
 			c.keptRoutes = append(c.keptRoutes, i)
 			return nil
-		}
-		if have.sameKey(wanted) && replaced < 0 {
+		case have.sameKey(wanted) && replaced < 0:
 			replaced = i
 		}
+	}
+	if serves, err := c.foreignRoute(r); err != nil || serves {
+		return err
 	}
 	if replaced >= 0 {
 		have := c.found.routes[replaced]
@@ -156,6 +147,32 @@ func (c *Change) route(r interception.Route) error {
 	}
 	c.steps = append(c.steps, step{at: r.ID, why: r.Why, do: func() error { return c.changeRoute("add", r, add) }, undo: undo})
 	return nil
+}
+
+// foreignRoute reports whether a route of another program is the same as one of the plan: it serves
+// the plan, and keeps its owner. In the main table only another route to the same destination is in
+// the plan's way; a table of the plan's own must not have other programs' routes that the plan
+// lacks.
+func (c *Change) foreignRoute(r interception.Route) (serves bool, err error) {
+	wanted := c.wantedRoute(r)
+	for _, have := range c.found.routes {
+		if have.protocol == c.owner.Protocol || have.table != wanted.table || have.destination.Addr().Is4() != wanted.destination.Addr().Is4() {
+			continue
+		}
+		switch {
+		case c.isRoute(have.route, r):
+			serves = true
+		case c.planHasRoute(have.route):
+		case have.destination == wanted.destination || !sharedTable(wanted.table):
+			return false, &interception.ApplyError{At: string(r.ID), Why: r.Why, Err: fmt.Errorf(
+				"a route to %s in table %d is there and is not the owner's (protocol %d): %w: choose another table",
+				have.destination, have.table, have.protocol, unix.EEXIST)}
+		}
+	}
+	if serves {
+		c.left.FoundObjects = append(c.left.FoundObjects, textOf(r))
+	}
+	return serves, nil
 }
 
 // deleteRoute deletes a route of the plan, whatever its scope.
@@ -183,11 +200,20 @@ func sharedTable(table uint32) bool {
 	return table == unix.RT_TABLE_UNSPEC || table >= unix.RT_TABLE_COMPAT && table <= unix.RT_TABLE_LOCAL
 }
 
-// isRoute reports whether an existing route equals one of the plan.
+// isRoute reports whether an existing route, of any owner, equals one of the plan.
 func (c *Change) isRoute(have route, r interception.Route) bool {
 	wanted := c.wantedRoute(r)
-	wanted.index = have.index
+	wanted.index, wanted.protocol = have.index, have.protocol
 	return have == wanted && c.found.deviceName(have.index) == r.Device
+}
+
+func (c *Change) planHasRoute(have route) bool {
+	for r := range interception.ObjectsOf[interception.Route](c.plan) {
+		if c.isRoute(have, r) {
+			return true
+		}
+	}
+	return false
 }
 
 // staleRoutes adds a step for each route of the owner that the plan neither has nor replaces.

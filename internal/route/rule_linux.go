@@ -4,7 +4,6 @@ package route
 
 import (
 	"fmt"
-	"slices"
 
 	mdlayher "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
@@ -101,27 +100,33 @@ func (c *Change) policyRule(r interception.PolicyRule) rule {
 	}
 }
 
-// rule prepares a policy rule of the plan. A foreign rule at the same place is an error: either
-// rule would decide instead of the other.
+// rule prepares a policy rule of the plan. Another program's rule that is the same serves the plan,
+// and keeps its owner. Any other at the same place is an error: either rule would decide instead of
+// the other.
 func (c *Change) rule(r interception.PolicyRule) error {
-	wanted, present := c.policyRule(r), false
+	wanted, present, foreign := c.policyRule(r), false, false
 	for _, have := range c.found.rules {
-		if have.family == wanted.family && have.protocol != c.owner.Protocol && have.sharesMark(wanted) {
+		switch {
+		case have.family != wanted.family:
+		case have.protocol == c.owner.Protocol:
+			present = present || have.rule == wanted
+		case c.planHasRule(have.rule):
+			foreign = foreign || have.sameRule(wanted)
+		case have.sharesMark(wanted):
 			return &interception.ApplyError{At: string(r.ID), Why: r.Why, Err: fmt.Errorf(
 				"a policy rule of %s with priority %d is there, is not the owner's (protocol %d), and is about marks %#x/%#x: %w: choose another mark",
 				r.Family, have.priority, have.protocol, have.mark, have.mask, unix.EEXIST)}
-		}
-		if have.family != wanted.family || have.priority != wanted.priority {
-			continue
-		}
-		if have.protocol != c.owner.Protocol {
+		case have.priority == wanted.priority:
 			return &interception.ApplyError{At: string(r.ID), Why: r.Why, Err: fmt.Errorf(
 				"a policy rule of %s with priority %d is there and is not the owner's (protocol %d): %w: choose another priority",
 				r.Family, r.Priority, have.protocol, unix.EEXIST)}
 		}
-		present = present || have.rule == wanted
 	}
-	if !present {
+	switch {
+	case present:
+	case foreign:
+		c.left.FoundObjects = append(c.left.FoundObjects, textOf(r))
+	default:
 		c.steps = append(c.steps, step{
 			at: r.ID, why: r.Why,
 			do:   func() error { return c.socket.changeRule("add", wanted, netlink.RuleAdd) },
@@ -129,6 +134,21 @@ func (c *Change) rule(r interception.PolicyRule) error {
 		})
 	}
 	return nil
+}
+
+// sameRule reports whether both rules are the same but for their owner.
+func (r rule) sameRule(other rule) bool {
+	r.protocol = other.protocol
+	return r == other
+}
+
+func (c *Change) planHasRule(have rule) bool {
+	for r := range interception.ObjectsOf[interception.PolicyRule](c.plan) {
+		if have.sameRule(c.policyRule(r)) {
+			return true
+		}
+	}
+	return false
 }
 
 // sharesMark reports whether both rules look at some bits together and want the same values: then
@@ -139,11 +159,10 @@ func (r rule) sharesMark(other rule) bool {
 }
 
 // staleRules adds a step for each policy rule of the owner that the plan lacks, or a duplicate.
-func (c *Change) staleRules(p *interception.Plan) {
-	rules, kept := slices.Collect(interception.ObjectsOf[interception.PolicyRule](p)), map[rule]bool{}
+func (c *Change) staleRules() {
+	kept := map[rule]bool{}
 	for _, have := range c.found.rules {
-		wanted := slices.ContainsFunc(rules, func(r interception.PolicyRule) bool { return have.rule == c.policyRule(r) })
-		if have.protocol == c.owner.Protocol && (!wanted || kept[have.rule]) {
+		if have.protocol == c.owner.Protocol && (!c.planHasRule(have.rule) || kept[have.rule]) {
 			c.stale = append(c.stale, step{do: func() error { return gone(c.socket.send(unix.RTM_DELRULE, 0, have.raw)) }})
 		}
 		kept[have.rule] = true

@@ -118,7 +118,11 @@ func (d *Dataplane) change(ctx context.Context, ns *interception.Netns, call Cal
 	if err := d.begin(ctx, ns, call, bad); err != nil {
 		return err
 	}
+	last := &d.calls[len(d.calls)-1]
 	owners := d.owners(ns)
+	if last.Err = collision(owners, call); last.Err != nil {
+		return last.Err
+	}
 	delete(owners, call.Owner)
 	if call.Plan != nil && len(call.Plan.Objects) > 0 {
 		owners[call.Owner] = clone(call.Plan.Objects, true)
@@ -126,7 +130,6 @@ func (d *Dataplane) change(ctx context.Context, ns *interception.Netns, call Cal
 	if d.options.After == nil {
 		return nil
 	}
-	last := &d.calls[len(d.calls)-1]
 	last.Err = d.options.After(*last)
 	return last.Err
 }
