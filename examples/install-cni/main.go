@@ -33,8 +33,6 @@ type environment struct {
 	environ []string
 	stdout  io.Writer
 	stderr  io.Writer
-	// colour reports whether standard output is a terminal that shows colours.
-	colour bool
 	// listen opens the health server's port.
 	listen func(ctx context.Context, network, address string) (net.Listener, error)
 	now    func() time.Time
@@ -64,7 +62,6 @@ func processEnvironment() environment {
 		environ:    os.Environ(),
 		stdout:     os.Stdout,
 		stderr:     os.Stderr,
-		colour:     onTerminal(os.Stdout),
 		listen:     (&net.ListenConfig{}).Listen,
 		now:        time.Now,
 		executable: os.Executable,
@@ -76,14 +73,6 @@ func processEnvironment() environment {
 			return dataplane.New(dataplane.Options{Mesh: istiomesh.Mesh(), Log: log, Proc: proc})
 		},
 	}
-}
-
-// onTerminal reports whether a file is a terminal that shows colours, and no setting forbids them
-// (https://no-color.org).
-func onTerminal(file *os.File) bool {
-	info, err := file.Stat()
-	_, forbidden := os.LookupEnv("NO_COLOR")
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && !forbidden && os.Getenv("TERM") != "dumb"
 }
 
 // untilSignal returns a context that ends at the first signal to stop. A second signal ends the

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -114,41 +113,14 @@ func printStatus(env environment, format string, report nodeStatus) error {
 		fmt.Fprintf(env.stdout, "setting: %s is %s, %s\n", value.Name, shown(value.Value), note(value))
 	}
 	fmt.Fprintln(env.stdout)
-	return printFindings(env.stdout, env.colour, report.Findings)
+	return printFindings(env.stdout, report.Findings)
 }
 
-func printFindings(to io.Writer, colour bool, findings []installer.Finding) error {
+func printFindings(to io.Writer, findings []installer.Finding) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, painted("STATE", colour, "")+"\tPART\tFILE\tREASON")
+	fmt.Fprintln(table, "STATE\tPART\tFILE\tREASON")
 	for _, f := range findings {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", painted(string(f.State), colour, colourOf(f.State)), f.Part, f.Path, f.Reason)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", f.State, f.Part, f.Path, f.Reason)
 	}
 	return table.Flush()
-}
-
-// Colours of a terminal (ECMA-48, SGR). All have the same length, because tabwriter counts them.
-const (
-	red    = "\x1b[31m"
-	green  = "\x1b[32m"
-	yellow = "\x1b[33m"
-	plain  = "\x1b[39m"
-)
-
-func colourOf(state installer.State) string {
-	switch state {
-	case installer.StateOK:
-		return green
-	case installer.StateWaiting:
-		return yellow
-	case installer.StateMissing, installer.StateDiffers, installer.StateFailed:
-		return red
-	}
-	return plain
-}
-
-func painted(text string, colour bool, with string) string {
-	if !colour {
-		return text
-	}
-	return cmp.Or(with, plain) + text + plain
 }

@@ -91,23 +91,6 @@ func TestStatusOfAnUninstalledPlugin(t *testing.T) {
 			t.Errorf("status lacks %q:\n%s", want, out)
 		}
 	}
-	if strings.Contains(out, "\x1b") {
-		t.Errorf("colours where there is no terminal:\n%q", out)
-	}
-}
-
-func TestColoursOnTerminals(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	var out bytes.Buffer
-	env := n.environment(&out, "status")
-	env.colour = true
-	if code := run(context.Background(), env); code != exitNotRight || !strings.Contains(out.String(), "\x1b[31mmissing\x1b[39m") {
-		t.Errorf("exit code %d\n%q", code, &out)
-	}
-	if file, err := os.Create(filepath.Join(t.TempDir(), "file")); err != nil || onTerminal(file) {
-		t.Errorf("a file is a terminal, %v", err)
-	}
 }
 
 func TestInstallOnce(t *testing.T) {
