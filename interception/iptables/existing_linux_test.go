@@ -16,3 +16,11 @@ func TestExistingConnections(t *testing.T) {
 		dataplanetest.Existing(t, dataplane(t, iptables.Options{Flavour: flavour}))
 	})
 }
+
+func TestDraining(t *testing.T) {
+	t.Parallel()
+	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
+		t.Helper()
+		dataplanetest.Draining(t, dataplane(t, iptables.Options{Flavour: flavour}))
+	})
+}

@@ -12,3 +12,8 @@ func TestExistingConnections(t *testing.T) {
 	t.Parallel()
 	dataplanetest.Existing(t, dataplane(t))
 }
+
+func TestDraining(t *testing.T) {
+	t.Parallel()
+	dataplanetest.Draining(t, dataplane(t))
+}
