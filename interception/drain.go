@@ -14,10 +14,11 @@ const whyDrained = "nothing new is captured any more"
 //
 // In nat, each rule that translates is replaced by one that leaves its packets alone, so that the
 // chains and their jumps stay. It tests for new connections, which are the only ones that nat is
-// asked about: without a rule that needs it, the kernel stops tracking connections. In mangle, a rule before the first [TProxyTo] leaves alone what opens
-// a connection. Marks, routes and policy rules, by which packets of captured connections find their
-// way, stay as they are. A plan that captures nothing is returned unchanged. Draining accepts
-// recorded plans as well as new ones, and the plans of [Plan.Sparing].
+// asked about: without a rule that needs it, the kernel stops tracking connections. In mangle, a
+// rule before the first [TProxyTo] leaves alone what opens a connection. Marks, routes and policy
+// rules, by which packets of captured connections find their way, stay as they are. A plan that
+// captures nothing is returned unchanged. Draining accepts recorded plans as well as new ones, and
+// the plans of [Plan.Sparing].
 func (p *Plan) Draining() *Plan {
 	draining := &Plan{Owner: p.Owner, Objects: slices.Clone(p.Objects)}
 	changed := false
