@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/backend"
 )
 
 // Options are the settings of [Choose]. The zero value is right except in unit tests.
@@ -84,8 +85,8 @@ func Choose(ctx context.Context, p *interception.Plan, o Options, candidates ...
 
 // The names of this module's dataplanes, which package standard gives to its candidates.
 const (
-	NFTables = "nftables"
-	IPTables = "iptables"
+	NFTables = backend.NFTables // nftables
+	IPTables = backend.IPTables // iptables
 )
 
 // Candidate is a dataplane that may be chosen.

@@ -18,7 +18,6 @@ import (
 	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
-	"github.com/meshcni/meshcni/internal/backend"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
@@ -227,7 +226,7 @@ func TestLeftoversGoLast(t *testing.T) {
 			rulesBefore := ns.Run(t, "", "ip", "-4", "rule")
 			failure := errors.New("of the test")
 			asked := 0
-			next, err := nftables.New(nftables.Options{Predecessors: []backend.Predecessor{predecessor{old, func() error {
+			next, err := nftables.New(nftables.Options{Predecessors: []interception.Dataplane{predecessor{old, func() error {
 				asked++
 				if diff := cmp.Diff(map[string]bool{"nftables": true, "iptables nft": true}, ns.rules(t)); diff != "" {
 					t.Errorf("when the old rules go (-want +got):\n%s", diff)
@@ -242,7 +241,7 @@ func TestLeftoversGoLast(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := next.Apply(t.Context(), ns.Netns, plan(66)); !errors.Is(err, failure) || !strings.Contains(err.Error(), "left") || asked != 2 {
+			if err := next.Apply(t.Context(), ns.Netns, plan(66)); !errors.Is(err, failure) || !strings.Contains(err.Error(), "rules of iptables are left") || asked != 2 {
 				t.Errorf("asked %d times: got %v", asked, err)
 			}
 			failure = nil

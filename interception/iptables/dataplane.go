@@ -64,9 +64,9 @@ type Options struct {
 	// Predecessors are dataplanes that may have rules of the same owners in the same namespaces.
 	// Apply removes these once the plan's own rules are in place, and Remove together with the
 	// others. The rules of dataplanes that are not in the list are left alone. Package
-	// choice/standard fills in the list. A program without it appends the other package's
-	// dataplane.
-	Predecessors []backend.Predecessor
+	// choice/standard fills in the list. A program without it lists the other package's dataplane;
+	// New refuses a dataplane of another module.
+	Predecessors []interception.Dataplane
 }
 
 // Dataplane puts plans into iptables. It has no state, and many goroutines may use it at once.
@@ -100,9 +100,13 @@ func New(o Options) (*Dataplane, error) {
 	if err := protocols.Validate(); err != nil {
 		return nil, err
 	}
+	predecessors, err := backend.Predecessors(o.Predecessors)
+	if err != nil {
+		return nil, err
+	}
 	o.Programs, o.Nsenter = maps.Clone(o.Programs), slices.Clone(o.Nsenter)
 	return newDataplane(&Dataplane{
-		options: o, backend: backend.Dataplane{Protocols: protocols, Predecessors: slices.Clone(o.Predecessors)},
+		options: o, backend: backend.Dataplane{Protocols: protocols, Predecessors: predecessors},
 	})
 }
 
@@ -170,6 +174,9 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 func families() []interception.Family {
 	return []interception.Family{interception.IPv4, interception.IPv6}
 }
+
+// Name returns "iptables".
+func (d *Dataplane) Name() string { return backend.IPTables }
 
 // Remembered reports whether the owner has rules or chains in ns, and returns the lines kept with
 // them about the state before. It starts no program if the namespace has neither tables of the

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/backend"
@@ -31,9 +30,9 @@ type Options struct {
 	// Predecessors are dataplanes that may have rules of the same owners in the same namespaces.
 	// Apply removes these once the plan's own rules are in place, and Remove together with the
 	// others. The rules of dataplanes that are not in the list are left alone. Package
-	// choice/standard fills in the list. A program without it appends the other package's
-	// dataplane.
-	Predecessors []backend.Predecessor
+	// choice/standard fills in the list. A program without it lists the other package's dataplane;
+	// New refuses a dataplane of another module.
+	Predecessors []interception.Dataplane
 }
 
 // Dataplane puts plans into nf_tables. It has no state, and many goroutines may use it at once.
@@ -51,8 +50,12 @@ func New(o Options) (*Dataplane, error) {
 	if err := protocols.Validate(); err != nil {
 		return nil, err
 	}
+	predecessors, err := backend.Predecessors(o.Predecessors)
+	if err != nil {
+		return nil, err
+	}
 	return newDataplane(&Dataplane{
-		backend: backend.Dataplane{Protocols: protocols, Predecessors: slices.Clone(o.Predecessors)}, foreign: o.Foreign,
+		backend: backend.Dataplane{Protocols: protocols, Predecessors: predecessors}, foreign: o.Foreign,
 	})
 }
 
@@ -108,6 +111,9 @@ func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner in
 func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
 	return d.backend.Observe(ctx, ns, owner)
 }
+
+// Name returns "nftables".
+func (d *Dataplane) Name() string { return backend.NFTables }
 
 // Remembered reports whether the owner has a table in ns, and returns its lines about the state
 // before. Together with [Dataplane.RemoveRules] it only serves other dataplanes.

@@ -19,8 +19,8 @@
 // its calls to a [Dataplane] of this package, and has its own Supports. The backend implements
 // [Rules] for what it writes to the kernel, and its Options have Predecessors. One entry in the
 // list of package interception/choice/standard then makes it a candidate, and a predecessor of all
-// others. Packages choice and plugin/pluginconf have the names of backends, and deps_test.go has
-// the rule that none imports another. The laws of package interception/dataplanetest test a
+// others. Packages choice and plugin/pluginconf repeat the names of backends, and deps_test.go
+// has the rule that none imports another. The laws of package interception/dataplanetest test a
 // backend. TestThird of package standard adds a third one in this way.
 //
 // # Goals

@@ -18,11 +18,33 @@ import (
 // Apply and Remove hold the namespace's lock when they call RemoveRules, and may hold it when they
 // call Remembered. The methods do not take the lock themselves.
 type Predecessor interface {
+	// Name returns the dataplane's name, such as [NFTables].
+	Name() string
 	// Remembered reports whether the dataplane has rules of owner in ns. It returns the lines that
 	// it has kept with them about the state before.
 	Remembered(ctx context.Context, ns *interception.Netns, owner interception.Owner) (lines []string, found bool, err error)
 	// RemoveRules removes the owner's rules and the lines from ns, and leaves everything else.
 	RemoveRules(ctx context.Context, ns *interception.Netns, owner interception.Owner) error
+}
+
+// The names of this module's dataplanes.
+const (
+	NFTables = "nftables"
+	IPTables = "iptables"
+)
+
+// Predecessors returns the dataplanes as predecessors. It returns an error for one that is not of
+// this module.
+func Predecessors(dataplanes []interception.Dataplane) ([]Predecessor, error) {
+	var all []Predecessor
+	for i, d := range dataplanes {
+		p, is := d.(Predecessor)
+		if !is {
+			return nil, fmt.Errorf("predecessor %d is a %T: give a dataplane of package nftables or iptables", i, d)
+		}
+		all = append(all, p)
+	}
+	return all, nil
 }
 
 // Successor is a dataplane that can take over from others, and they from it.
@@ -45,14 +67,14 @@ func inherit(ctx context.Context, all []Predecessor, ns *interception.Netns, own
 	for _, p := range all {
 		lines, found, err := p.Remembered(ctx, ns, owner)
 		if err != nil {
-			return inheritance{}, fmt.Errorf("look for rules of another dataplane: %w", err)
+			return inheritance{}, fmt.Errorf("look for rules of %s: %w", p.Name(), err)
 		}
 		if !found {
 			continue
 		}
 		record, err := route.ParseRecord(lines)
 		if err != nil {
-			return inheritance{}, fmt.Errorf("rules of another dataplane: %w", err)
+			return inheritance{}, fmt.Errorf("rules of %s: %w", p.Name(), err)
 		}
 		i.from, i.record = append(i.from, p), i.record.With(record)
 	}
@@ -66,7 +88,7 @@ func (i *inheritance) relieve(ctx context.Context, ns *interception.Netns, owner
 	var errs []error
 	for _, p := range i.from {
 		if err := p.RemoveRules(context.WithoutCancel(ctx), ns, owner); err != nil {
-			left, errs = append(left, p), append(errs, fmt.Errorf("rules of another dataplane are left: %w", err))
+			left, errs = append(left, p), append(errs, fmt.Errorf("rules of %s are left: %w", p.Name(), err))
 		}
 	}
 	i.from = left

@@ -5,6 +5,7 @@ package standard
 import (
 	"slices"
 
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
@@ -21,18 +22,18 @@ func Candidates(n nftables.Options, i iptables.Options) ([]choice.Candidate, err
 // maker makes the dataplane of a candidate.
 type maker struct {
 	name string
-	make func(predecessors []backend.Predecessor) (backend.Successor, error)
+	make func(predecessors []interception.Dataplane) (backend.Successor, error)
 }
 
 // all returns the makers of all candidates, the preferred one first.
 func all(n nftables.Options, i iptables.Options) []maker {
 	return []maker{
-		{choice.NFTables, func(others []backend.Predecessor) (backend.Successor, error) {
+		{choice.NFTables, func(others []interception.Dataplane) (backend.Successor, error) {
 			options := n // the makers may run at the same time
 			options.Predecessors = others
 			return nftables.New(options)
 		}},
-		{choice.IPTables, func(others []backend.Predecessor) (backend.Successor, error) {
+		{choice.IPTables, func(others []interception.Dataplane) (backend.Successor, error) {
 			options := i
 			options.Predecessors = others
 			return iptables.New(options)
@@ -43,7 +44,7 @@ func all(n nftables.Options, i iptables.Options) []maker {
 // connect makes each candidate with all others as its predecessors. So each is made twice: those
 // that only precede others have no predecessors.
 func connect(makers []maker) ([]choice.Candidate, error) {
-	var alone []backend.Predecessor
+	var alone []interception.Dataplane
 	for _, m := range makers {
 		d, err := m.make(nil)
 		if err != nil {

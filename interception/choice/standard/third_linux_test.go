@@ -35,7 +35,11 @@ type third struct {
 // newThird returns a maker of dataplanes that share a memory.
 func newThird() maker {
 	memory, record := fake.New(fake.Options{}), &sync.Map{}
-	return maker{"third", func(predecessors []backend.Predecessor) (backend.Successor, error) {
+	return maker{"third", func(others []interception.Dataplane) (backend.Successor, error) {
+		predecessors, err := backend.Predecessors(others)
+		if err != nil {
+			return nil, err
+		}
 		d := &backend.Dataplane{
 			Open: func(ns *interception.Netns, owner interception.Owner) (backend.Rules, func(), error) {
 				return &third{memory, ns, owner, record}, func() {}, nil
@@ -54,6 +58,9 @@ type thirdDataplane struct {
 
 // Supports implements [interception.Dataplane].
 func (d thirdDataplane) Supports(p *interception.Plan) error { return d.memory.Supports(p) }
+
+// Name implements [backend.Predecessor].
+func (thirdDataplane) Name() string { return "third" }
 
 // Look implements [backend.Rules].
 func (r *third) Look(context.Context) (backend.Standing, error) {
@@ -189,7 +196,7 @@ func standing(t testing.TB, makers []maker, pod *sandboxtest.Pod) []string {
 // them, and the error names what is wrong.
 func TestThirdFailsToLeave(t *testing.T) {
 	t.Parallel()
-	stubborn := maker{"stubborn", func([]backend.Predecessor) (backend.Successor, error) { return unreadable{}, nil }}
+	stubborn := maker{"stubborn", func([]interception.Dataplane) (backend.Successor, error) { return unreadable{}, nil }}
 	candidates, err := connect(append(all(nftables.Options{}, iptables.Options{}), stubborn))
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +205,7 @@ func TestThirdFailsToLeave(t *testing.T) {
 		pod := sandboxtest.NewPod(t)
 		before := everything(t, pod)
 		err := c.Dataplane.Apply(t.Context(), pod.Netns, plan(t, 65))
-		if err == nil || !strings.Contains(err.Error(), "rules of another dataplane: recorded") {
+		if err == nil || !strings.Contains(err.Error(), "rules of stubborn: recorded") {
 			t.Errorf("%s: got %v", c.Name, err)
 		}
 		if diff := cmp.Diff(before, everything(t, pod)); diff != "" {
@@ -209,6 +216,9 @@ func TestThirdFailsToLeave(t *testing.T) {
 
 // unreadable is a dataplane with a record that has no meaning here.
 type unreadable struct{ backend.Successor }
+
+// Name implements [backend.Predecessor].
+func (unreadable) Name() string { return "stubborn" }
 
 // Remembered implements [backend.Predecessor].
 func (unreadable) Remembered(context.Context, *interception.Netns, interception.Owner) ([]string, bool, error) {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/spool"
 )
@@ -146,8 +147,8 @@ const (
 	// iptables in the build that has it.
 	Auto = "auto"
 	// NFTables and IPTables are that dataplane only.
-	NFTables = "nftables"
-	IPTables = "iptables"
+	NFTables = choice.NFTables
+	IPTables = choice.IPTables
 )
 
 // Dataplanes returns all values of dataplane but the empty one.
