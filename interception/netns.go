@@ -32,12 +32,14 @@ type NetnsOptions struct {
 	// ProcRoot is the mount point of a proc file system whose process 1 is the host's. Empty means
 	// "/proc"; a container that mounts the host's may use "/host/proc".
 	ProcRoot string
+	// Own also accepts the namespace that this process started in, unless it is the host's.
+	Own bool
 }
 
 // OpenNetns opens the network namespace at path, such as a pod's CNI_NETNS. It refuses the host's
-// namespace and the one that this process started in with [ErrHostNetns], and anything that is not
-// a network namespace with [ErrNotNetns]. It refuses every namespace when it cannot determine the
-// host's. A missing path is fs.ErrNotExist.
+// namespace and, unless the options accept it, the one that this process started in with
+// [ErrHostNetns], and anything that is not a network namespace with [ErrNotNetns]. It refuses every
+// namespace when it cannot determine the host's. A missing path is fs.ErrNotExist.
 //
 // The namespace that this process started in is that of its main thread. A long-lived program that
 // enters namespaces should keep its main thread out of them (runtime.LockOSThread in its main
@@ -133,6 +135,9 @@ func (n *Netns) refuseHost(o NetnsOptions) error {
 		{filepath.Join(o.procRoot(), "1", "ns", "net"), "the host's", ""},
 		{filepath.Join("/proc", "self", "ns", "net"), "the one this process started in", "it is the one this process started in: "},
 	} {
+		if o.Own && known.says != "" {
+			continue
+		}
 		id, err := netnsIDAt(known.path)
 		if err != nil {
 			remedy := "give a proc root in which process 1 is the host's"

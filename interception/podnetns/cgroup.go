@@ -106,6 +106,11 @@ func (m membership) names(ids []string) bool {
 	return false
 }
 
+// isOf reports whether the process is the pod's.
+func (m membership) isOf(pod Pod) bool {
+	return m.pod != "" && m.pod == pod.UID || m.pod == "" && m.names(pod.Containers)
+}
+
 // minContainerID is long enough that no other name matches an id by chance. Today's runtimes use 64
 // digits.
 const minContainerID = 32

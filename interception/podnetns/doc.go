@@ -13,6 +13,9 @@
 // leads that count must end in the same namespace, and no process of another pod may be in it.
 // Otherwise a [RefusalError] has the [Obstacle], the leads, and what the operator can do.
 //
+// [Finder.FindAll] does this for all pods of a node in one pass over its processes. [Finder.Verify]
+// examines a namespace that another program has handed over, and searches for nothing.
+//
 // [Records] answer without a namespace: what the plugin has recorded of a pod.
 //
 // # What is trusted

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
@@ -24,6 +25,11 @@ type Pod struct {
 	// Containers are the ids of the pod's containers, without the runtime's name and "://". They may
 	// be missing: most runtimes have the pod's UID in the cgroups too.
 	Containers []string
+}
+
+// hasOneOf reports whether one of the addresses is the pod's.
+func (p Pod) hasOneOf(addresses []netip.Addr) bool {
+	return slices.ContainsFunc(p.IPs, func(a netip.Addr) bool { return slices.Contains(addresses, a) })
 }
 
 // String returns namespace and name.
@@ -68,6 +74,19 @@ func (f *Finder) Find(ctx context.Context, pod Pod) (*Found, error) { return f.f
 func (f *Finder) FindToRead(ctx context.Context, pod Pod) (*Found, error) {
 	return f.find(ctx, pod, false)
 }
+
+// Finding is what a search for several pods has found of one of them: either Found or Err is set.
+type Finding struct {
+	Found *Found
+	// Err is a [*RefusalError], or the context's error.
+	Err error
+}
+
+// FindAll is Find for many pods, such as all of the node. It returns a Finding for each pod, in
+// their order, and reads the node's processes, records and cache only once. When the context ends,
+// it returns what it has found, for the caller to close, and the context's error for the other
+// pods.
+func (f *Finder) FindAll(ctx context.Context, pods []Pod) []Finding { return f.findAll(ctx, pods) }
 
 // Roots are the directories of the node's files, as this process sees them. In a container each is
 // a mount of the host's directory. An empty one is not searched, except Proc. Each of them can lead

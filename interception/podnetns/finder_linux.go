@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -19,15 +18,20 @@ import (
 
 func supported() error { return nil }
 
+// What the refusals of a pod say that cannot have a namespace of its own, or not yet.
+const (
+	hostNetworkDetail = "it shares the host's network namespace"
+	noAddressDetail   = "it has no address by which its network namespace could be verified"
+)
+
 // search is one search for a pod's namespace.
 type search struct {
 	*Finder
+	*census
 	pod   Pod
 	leads []Lead
 	// found are the namespaces at the end of leads that count.
 	found []*interception.Netns
-	// others are processes of other pods, by their namespaces.
-	others map[interception.NetnsID]string
 	// attachment is the pod's network as plugins know it, and path is where the runtime has mounted
 	// the namespace; the first interface counts.
 	attachment journal.Attachment
@@ -37,8 +41,23 @@ type search struct {
 	cached []result
 }
 
-func (f *Finder) find(ctx context.Context, pod Pod, thorough bool) (_ *Found, err error) {
-	s := &search{Finder: f, pod: pod, others: map[interception.NetnsID]string{}}
+func (f *Finder) findAll(ctx context.Context, pods []Pod) []Finding {
+	read := f.newCensus(ctx)
+	findings := make([]Finding, len(pods))
+	for i, pod := range pods {
+		if findings[i].Err = context.Cause(ctx); findings[i].Err == nil {
+			findings[i].Found, findings[i].Err = f.findIn(ctx, read, pod, true)
+		}
+	}
+	return findings
+}
+
+func (f *Finder) find(ctx context.Context, pod Pod, thorough bool) (*Found, error) {
+	return f.findIn(ctx, f.newCensus(ctx), pod, thorough)
+}
+
+func (f *Finder) findIn(ctx context.Context, read *census, pod Pod, thorough bool) (_ *Found, err error) {
+	s := &search{Finder: f, census: read, pod: pod}
 	defer func() {
 		if err != nil {
 			for _, ns := range s.found {
@@ -51,13 +70,15 @@ func (f *Finder) find(ctx context.Context, pod Pod, thorough bool) (_ *Found, er
 	}
 	switch {
 	case len(s.found) == 0:
-		return nil, s.nothing(ctx)
+		return nil, s.nothing()
 	case len(s.found) > 1:
 		return nil, s.refusal(ObstacleAmbiguous, fmt.Sprintf("%d network namespaces may be its own", len(s.found)), s.counting())
 	}
 	ns := s.found[0]
-	if other := s.others[ns.ID()]; other != "" {
-		return nil, s.refusal(ObstacleShared, "in the network namespace is "+other, s.counting())
+	if thorough || s.counted(SourceProcesses, ns.ID()) != nil {
+		if other := s.ofAnother(ns.ID()); other != "" {
+			return nil, s.refusal(ObstacleShared, "in the network namespace is "+other, s.counting())
+		}
 	}
 	if s.attachment == (journal.Attachment{}) {
 		s.attachment, s.path = s.onlyAttachment(), ""
@@ -70,11 +91,11 @@ func (f *Finder) find(ctx context.Context, pod Pod, thorough bool) (_ *Found, er
 func (s *search) follow(ctx context.Context, thorough bool) error {
 	switch {
 	case s.pod.HostNetwork:
-		return s.refusal(ObstacleHostNetwork, "it shares the host's network namespace", nil)
+		return s.refusal(ObstacleHostNetwork, hostNetworkDetail, nil)
 	case s.pod.UID == "":
 		return s.refusal(ObstacleIncomplete, "its UID isn't known, so that another could be hit", nil)
 	case len(s.pod.IPs) == 0:
-		return s.refusal(ObstacleIncomplete, "it has no address by which its network namespace could be verified", nil)
+		return s.refusal(ObstacleIncomplete, noAddressDetail, nil)
 	}
 	if err := s.byJournal(ctx); err != nil {
 		return err
@@ -83,7 +104,7 @@ func (s *search) follow(ctx context.Context, thorough bool) error {
 		return err
 	}
 	if thorough || len(s.found) == 0 {
-		return s.byProcesses(ctx)
+		return s.byProcesses()
 	}
 	return nil
 }
@@ -105,7 +126,7 @@ func (s *search) onlyAttachment() journal.Attachment {
 
 // byJournal follows the plugin's records.
 func (s *search) byJournal(ctx context.Context) error {
-	entries, err := s.known.entries()
+	entries, err := s.records()
 	if err != nil {
 		s.against(Lead{Source: SourceJournal, At: s.roots.Journal}, ObstacleUnreadable, err.Error())
 	}
@@ -129,7 +150,7 @@ func (s *search) byJournal(ctx context.Context) error {
 
 // byResults follows libcni's cache.
 func (s *search) byResults(ctx context.Context) error {
-	entries, err := s.results.entries()
+	entries, err := s.results()
 	if err != nil {
 		s.against(Lead{Source: SourceResults, At: s.roots.Results}, ObstacleUnreadable, err.Error())
 	}
@@ -153,80 +174,65 @@ func (s *search) byResults(ctx context.Context) error {
 	return nil
 }
 
-// byProcesses follows the cgroups of processes, and notes the namespaces of other pods' processes.
-func (s *search) byProcesses(ctx context.Context) error {
-	pids, err := processes(s.roots.proc())
+// byProcesses follows the cgroups of processes.
+func (s *search) byProcesses() error {
+	walked, err := s.processes()
 	if err != nil {
-		s.against(Lead{Source: SourceProcesses, At: s.roots.proc()}, ObstacleUnreadable, err.Error())
+		return err
 	}
-	for _, pid := range pids {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		// On an error, the process has ended.
-		if p, err := openProcess(s.roots.proc(), pid); err == nil {
-			s.followProcess(p)
-			p.close()
-		}
+	if walked.err != nil {
+		s.against(Lead{Source: SourceProcesses, At: s.roots.proc()}, ObstacleUnreadable, walked.err.Error())
+	}
+	for _, seen := range walked.ofPod(s.pod) {
+		s.followProcess(seen)
 	}
 	return nil
 }
 
-// followProcess follows one process if it is the pod's, and notes its namespace if it is another
-// pod's.
-func (s *search) followProcess(p process) {
-	whose, err := p.membership()
-	if err != nil || whose.monitor {
-		return
-	}
-	lead := Lead{Source: SourceProcesses, At: p.String()}
-	id, err := p.netnsID()
+// followProcess follows one of the pod's processes, unless it is in a namespace that another
+// process led to.
+func (s *search) followProcess(seen sighting) {
+	lead := Lead{Source: SourceProcesses, At: seen.String(), Netns: seen.netns}
 	switch {
-	case whose.pod == s.pod.UID, whose.pod == "" && whose.names(s.pod.Containers):
-	case whose.pod != "" && err == nil && s.others[id] == "":
-		s.others[id] = fmt.Sprintf("%s of a pod with uid %s", p, whose.pod)
-		return
-	default:
-		return
-	}
-	switch lead.Netns = id; {
-	case err != nil:
-		s.failed(lead, err)
-	case !s.counts(id):
-		s.openProcess(lead, p, whose)
-	case s.counted(SourceProcesses, id) == nil:
+	case seen.err != nil:
+		s.failed(lead, seen.err)
+	case !s.counts(seen.netns):
+		s.openProcess(lead, seen)
+	case s.counted(SourceProcesses, seen.netns) == nil:
 		s.leads = append(s.leads, lead)
 	}
 }
 
-func (s *search) openProcess(lead Lead, p process, whose membership) {
+// openProcess opens the namespace of a process, and then reads the cgroups of the process again: it
+// may have been moved, or its id given to another process, since it was seen.
+func (s *search) openProcess(lead Lead, seen sighting) {
+	p, err := openProcess(s.roots.proc(), seen.pid)
+	if err != nil {
+		s.failed(lead, err)
+		return
+	}
+	defer p.close()
 	ns, err := p.netns(s.options())
 	if err != nil {
 		s.failed(lead, err)
 		return
 	}
-	// No other process can have taken its place, but it may have been moved before its namespace
-	// was opened.
-	if again, err := p.membership(); err != nil || again.pod != whose.pod {
+	if again, err := p.membership(); err != nil || !again.isOf(s.pod) {
 		_ = ns.Close()
 		s.against(lead, ObstacleVanished, "it has ended or was moved meanwhile")
 		return
 	}
-	s.verify(lead, ns)
+	s.take(lead, ns)
 }
 
-func (r *Records) options() interception.NetnsOptions {
-	return interception.NetnsOptions{ProcRoot: r.roots.proc()}
-}
-
-// verify keeps a lead's namespace if it has one of the pod's addresses.
-func (s *search) verify(lead Lead, ns *interception.Netns) {
+// take keeps a lead's namespace if it has one of the pod's addresses.
+func (s *search) take(lead Lead, ns *interception.Netns) {
 	lead.Netns = ns.ID()
 	inside, err := namespace.Addresses(ns.File())
 	switch {
 	case err != nil:
 		s.failed(lead, err)
-	case !slices.ContainsFunc(s.pod.IPs, func(a netip.Addr) bool { return slices.Contains(inside, a) }):
+	case !s.pod.hasOneOf(inside):
 		s.against(lead, ObstacleAnotherAddress, fmt.Sprintf("none of its addresses %v is one of the pod's %v", inside, s.pod.IPs))
 	case s.counts(ns.ID()):
 		s.leads = append(s.leads, lead)

@@ -7,6 +7,7 @@ package podnetns
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 
 	"github.com/meshcni/meshcni/interception"
@@ -18,5 +19,18 @@ func supported() error {
 }
 
 func (f *Finder) find(context.Context, Pod, bool) (*Found, error) { return nil, supported() }
+
+func (f *Finder) findAll(_ context.Context, pods []Pod) []Finding {
+	findings := make([]Finding, len(pods))
+	for i := range findings {
+		findings[i].Err = supported()
+	}
+	return findings
+}
+
+func (f *Finder) verify(_ Pod, file *os.File, _ interception.NetnsOptions) (*interception.Netns, error) {
+	_ = file.Close() // it may be closed already, or nil
+	return nil, supported()
+}
 
 func (r *Records) present(journal.Record) bool { return false }

@@ -3,18 +3,14 @@
 package podnetns
 
 import (
-	"context"
 	"errors"
 	"io/fs"
-	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
-	"github.com/meshcni/meshcni/internal/namespace"
 )
 
 // followPaths follows a lead to the paths where a runtime reported that it had mounted the pod's
@@ -39,7 +35,7 @@ func (s *search) followPaths(lead Lead, paths []string, known interception.Netns
 			s.against(lead, ObstacleVanished, "the namespace has changed since then")
 			continue
 		}
-		s.verify(lead, ns)
+		s.take(lead, ns)
 		if s.counted(lead.Source, lead.Netns) != nil && (s.attachment == journal.Attachment{} || of.Interface < s.attachment.Interface) {
 			s.attachment, s.path = of, path
 		}
@@ -69,24 +65,21 @@ func (r *Records) present(record journal.Record) bool {
 }
 
 // nothing returns why no lead counts. For a better reason, it looks for namespaces that have the
-// pod's address.
-func (s *search) nothing(ctx context.Context) error {
-	for _, directory := range s.roots.Netns {
-		names, err := os.ReadDir(directory)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.against(Lead{Source: SourceNetns, At: directory}, ObstacleUnreadable, err.Error())
-		}
-		for _, entry := range names {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			s.suspect(Lead{Source: SourceNetns, At: filepath.Join(directory, entry.Name())}, func() (*interception.Netns, error) {
-				return interception.OpenNetns(filepath.Join(directory, entry.Name()), s.options())
-			})
-		}
-	}
-	if err := s.strangers(ctx); err != nil {
+// pod's address, although no lead shows that they are the pod's.
+func (s *search) nothing() error {
+	suspects, err := s.suspects()
+	if err != nil {
 		return err
+	}
+	for _, suspect := range suspects {
+		lead := suspect.lead
+		switch {
+		case suspect.err != nil:
+			s.against(lead, ObstacleUnreadable, suspect.err.Error())
+		case slices.ContainsFunc(s.leads, func(l Lead) bool { return l.Netns == lead.Netns }):
+		case s.pod.hasOneOf(suspect.addresses):
+			s.against(lead, ObstacleUnproven, "it has the pod's address, and nothing shows that it is the pod's")
+		}
 	}
 	for _, known := range []struct {
 		obstacle Obstacle
@@ -104,46 +97,4 @@ func (s *search) nothing(ctx context.Context) error {
 		}
 	}
 	return s.refusal(ObstacleNotFound, "nothing on this node leads to its network namespace", s.leads)
-}
-
-// strangers looks for the pod's address in the namespaces of all processes.
-func (s *search) strangers(ctx context.Context) error {
-	pids, err := processes(s.roots.proc())
-	if err != nil {
-		return nil //nolint:nilerr // noted already
-	}
-	seen := map[interception.NetnsID]bool{}
-	for _, pid := range pids {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		p, err := openProcess(s.roots.proc(), pid)
-		if err != nil {
-			continue // the process has ended
-		}
-		if id, err := p.netnsID(); err == nil && !seen[id] {
-			seen[id] = true
-			s.suspect(Lead{Source: SourceProcesses, At: p.String()}, func() (*interception.Netns, error) { return p.netns(s.options()) })
-		}
-		p.close()
-	}
-	return nil
-}
-
-// suspect notes a namespace that has one of the pod's addresses, although no lead shows that it is
-// the pod's.
-func (s *search) suspect(lead Lead, open func() (*interception.Netns, error)) {
-	ns, err := open()
-	if err != nil {
-		return // the host's namespace, or not a namespace
-	}
-	defer ns.Close() //nolint:errcheck // only looked into
-	lead.Netns = ns.ID()
-	if slices.ContainsFunc(s.leads, func(l Lead) bool { return l.Netns == ns.ID() }) {
-		return
-	}
-	inside, err := namespace.Addresses(ns.File())
-	if err == nil && slices.ContainsFunc(s.pod.IPs, func(a netip.Addr) bool { return slices.Contains(inside, a) }) {
-		s.against(lead, ObstacleUnproven, "it has the pod's address, and nothing shows that it is the pod's")
-	}
 }

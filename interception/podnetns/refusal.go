@@ -18,7 +18,13 @@ type RefusalError struct {
 	// Leads are those that were followed. If the obstacle is [ObstacleAmbiguous] or
 	// [ObstacleShared], they are only those that count.
 	Leads []Lead
+
+	cause error
 }
+
+// Unwrap returns why [Finder.Verify] refuses what was handed over, such as
+// [interception.ErrHostNetns]; nil for a refusal of Find.
+func (r *RefusalError) Unwrap() error { return r.cause }
 
 // Obstacle is why a pod's namespace is not returned, or why a lead does not count. The texts are
 // stable: logs and metrics use them.
@@ -45,6 +51,8 @@ const (
 	ObstacleAmbiguous Obstacle = "ambiguous"
 	// ObstacleShared: processes of another pod are in the namespace.
 	ObstacleShared Obstacle = "shared"
+	// ObstacleNotNetns: what was handed over is not a network namespace.
+	ObstacleNotNetns Obstacle = "not-netns"
 	// ObstacleUnreadable: something that may lead to the pod cannot be read.
 	ObstacleUnreadable Obstacle = "unreadable"
 )
@@ -64,6 +72,8 @@ func (o Obstacle) remedy() string {
 		return "an address alone proves nothing: have the pod created again"
 	case ObstacleAmbiguous, ObstacleShared:
 		return "find out which program made these namespaces (lsns -t net), and have the pod created again"
+	case ObstacleNotNetns:
+		return "have the sender open the pod's namespace, such as /proc/PID/ns/net or a file in /run/netns, and send that descriptor"
 	case ObstacleUnreadable:
 		return "run as root with CAP_SYS_PTRACE and CAP_SYS_ADMIN, and mount the host's directories with mountPropagation HostToContainer"
 	default:
