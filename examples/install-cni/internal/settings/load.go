@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/viper"
 )
 
 // ErrInvalid is in every error of [Load].
@@ -97,9 +98,13 @@ func LoadForUninstall(command *cobra.Command, environ []string) (loaded Loaded, 
 // read reads every value, good or bad. The error is about the settings directory.
 func read(command *cobra.Command, e environment) (Loaded, error) {
 	l := Loaded{command: command, environment: e, Unknown: e.strangers()}
+	values, err := l.lookup(files{})
+	if err != nil {
+		return l, err
+	}
 	var found files
 	var directoryErr error
-	for _, v := range l.lookup(files{}) {
+	for _, v := range values {
 		// Otherwise it is among the bad values.
 		if v.Setting.Name == DirectorySetting && v.Setting.Check(v.Text) == nil {
 			found, directoryErr = readDirectory(v.Text)
@@ -109,25 +114,43 @@ func read(command *cobra.Command, e environment) (Loaded, error) {
 		directoryErr = fmt.Errorf("%w: %w", ErrInvalid, directoryErr)
 	}
 	l.Unknown = append(l.Unknown, found.strangers()...)
-	l.Settings, l.Values = apply(l.lookup(found))
+	if values, err = l.lookup(found); err != nil {
+		return l, err
+	}
+	l.Settings, l.Values = apply(values)
 	return l, directoryErr
 }
 
 // lookup finds the values of all settings, and does not check them.
-func (l Loaded) lookup(found files) []Value {
+func (l Loaded) lookup(found files) ([]Value, error) {
+	layers := viper.New()
+	fromEnvironment, fromFiles := map[string]any{}, map[string]any{}
 	values := make([]Value, 0, len(l.Values))
 	for _, s := range All() {
-		v := Value{Setting: s, Text: s.Default, Source: Source{Kind: kindDefault}}
-		if flag := l.command.Flags().Lookup(s.Name); flag.Changed {
-			v.Text, v.Source = flag.Value.String(), Source{kindFlag, s.Name}
-		} else if text, source, ok := found.value(s); ok {
-			v.Text, v.Source = text, source
-		} else if text, source, ok := l.environment.value(s); ok {
-			v.Text, v.Source = text, source
+		if err := layers.BindFlagValue(s.Name, textFlag{l.command, s.Name}); err != nil {
+			return nil, fmt.Errorf("flag --%s: %w", s.Name, err)
+		}
+		v := Value{Setting: s, Source: Source{Kind: kindDefault}}
+		if text, source, ok := l.environment.value(s); ok {
+			fromEnvironment[s.Name], v.Source = text, source
+		}
+		if text, source, ok := found.value(s); ok {
+			fromFiles[s.Name], v.Source = text, source
+		}
+		if l.command.Flags().Changed(s.Name) {
+			v.Source = Source{kindFlag, s.Name}
 		}
 		values = append(values, v)
 	}
-	return values
+	for _, layer := range []map[string]any{fromEnvironment, fromFiles} { // the later one wins
+		if err := layers.MergeConfigMap(layer); err != nil {
+			return nil, fmt.Errorf("read the settings: %w", err)
+		}
+	}
+	for i := range values {
+		values[i].Text = layers.GetString(values[i].Setting.Name)
+	}
+	return values, nil
 }
 
 // apply parses values, and records the error of each.
@@ -173,6 +196,18 @@ func (v *flagValue) String() string     { return v.text }
 func (v *flagValue) Set(s string) error { v.text = s; return nil }
 func (v *flagValue) Type() string       { return v.kind }
 
+// textFlag shows viper a flag as text, whatever its type: viper would turn a bad boolean into
+// false.
+type textFlag struct {
+	command *cobra.Command
+	name    string
+}
+
+func (f textFlag) HasChanged() bool    { return f.command.Flags().Changed(f.name) }
+func (f textFlag) Name() string        { return f.name }
+func (f textFlag) ValueString() string { return f.command.Flags().Lookup(f.name).Value.String() }
+func (f textFlag) ValueType() string   { return "string" }
+
 // Reload reads the settings directory again. It applies changes of live settings; a change of any
 // other setting, and a bad value, is not applied but shown as the value's Offer. After an error,
 // nothing was read, and everything stays.
@@ -183,7 +218,9 @@ func (l Loaded) Reload() (Loaded, error) {
 	}
 	next := l
 	next.Unknown = append(l.environment.strangers(), found.strangers()...)
-	next.Values = l.lookup(found)
+	if next.Values, err = l.lookup(found); err != nil {
+		return l, err
+	}
 	for i, old := range l.Values {
 		next.Values[i] = replaced(old, next.Values[i])
 	}
