@@ -205,7 +205,10 @@ func (p *Pod) answerer(world trace.World, o trace.Outcome) trace.Origin {
 // owner returns the user and group of the pod's listener on a port.
 func (p *Pod) owner(port uint16) trace.Socket {
 	if slices.Contains(p.options.ProxyPorts, port) {
-		return trace.Socket{UID: interception.UID(p.options.ProxyUID), GID: interception.GID(p.options.ProxyGID), Transparent: true}
+		return trace.Socket{
+			UID: interception.UID(p.options.ProxyUID), GID: interception.GID(p.options.ProxyGID),
+			Mark: interception.Mark(p.options.ProxyMark), Transparent: true,
+		}
 	}
 	return trace.Socket{}
 }

@@ -40,9 +40,7 @@ func (e *endpoint) listenUDP(port uint16, family string) (*datagramSocket, error
 	}
 	var answer error
 	err = s.raw.Control(func(fd uintptr) {
-		if answer = unix.SetsockoptInt(int(fd), level, option, 1); answer == nil && e.transparent(port) {
-			answer = setTransparent(int(fd), family == "4")
-		}
+		answer = errors.Join(unix.SetsockoptInt(int(fd), level, option, 1), e.prepare(int(fd), port, family))
 	})
 	if err = errors.Join(err, answer); err != nil {
 		return nil, errors.Join(err, conn.Close())

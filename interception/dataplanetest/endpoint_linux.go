@@ -105,7 +105,7 @@ func (e *endpoint) newListener(ctx context.Context, name socketName) (*sharedLis
 // openSocket opens and serves one socket. It runs inside the namespace.
 func (e *endpoint) openSocket(ctx context.Context, listener *sharedListener, name socketName, family string) error {
 	if name.protocol == TCP {
-		socket, err := listenTCP(ctx, name.port, family, e.transparent(name.port))
+		socket, err := e.listenTCP(ctx, name.port, family)
 		if err != nil {
 			return err
 		}
@@ -135,14 +135,19 @@ func (e *endpoint) transparent(port uint16) bool {
 	return proxy || e.place == Elsewhere
 }
 
-func listenTCP(ctx context.Context, port uint16, family string, transparent bool) (*net.TCPListener, error) {
+// prepare makes the socket of a listener transparent or marked, if it has to be.
+func (e *endpoint) prepare(fd int, port uint16, family string) error {
+	if err := setMark(fd, e.owners[port].mark); err != nil || !e.transparent(port) {
+		return err
+	}
+	return setTransparent(fd, family == "4")
+}
+
+func (e *endpoint) listenTCP(ctx context.Context, port uint16, family string) (*net.TCPListener, error) {
 	// No keep-alives: only the test may send.
 	config := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, raw syscall.RawConn) error {
-		if !transparent {
-			return nil
-		}
 		var refused error
-		err := raw.Control(func(fd uintptr) { refused = setTransparent(int(fd), family == "4") })
+		err := raw.Control(func(fd uintptr) { refused = e.prepare(int(fd), port, family) })
 		return errors.Join(err, refused)
 	}}
 	listener, err := config.Listen(ctx, "tcp"+family, net.JoinHostPort("", strconv.Itoa(int(port))))

@@ -84,7 +84,7 @@ func openNetwork(ctx context.Context, directory string, o PodOptions) (_ *networ
 // listen opens the pod's listeners.
 func (n *network) listen(ctx context.Context, o PodOptions) error {
 	for _, port := range o.ProxyPorts {
-		n.pod.owners[port] = owner{int(o.ProxyUID), int(o.ProxyGID)}
+		n.pod.owners[port] = owner{int(o.ProxyUID), int(o.ProxyGID), o.ProxyMark}
 	}
 	for _, port := range slices.Concat(o.Ports, o.ProxyPorts) {
 		for _, protocol := range []Protocol{TCP, UDP} {

@@ -33,6 +33,9 @@ type PodOptions struct {
 	// transparent, as TPROXY requires.
 	ProxyPorts         []uint16
 	ProxyUID, ProxyGID uint32
+	// ProxyMark is the mark of the proxy's listeners and so of what they answer, also on the
+	// connections that they accept (socket(7), SO_MARK).
+	ProxyMark uint32
 	// MachineLink names a further link of the pod, which leads to a machine with the addresses of
 	// [Machine]. The pod forwards between it and eth0. If it is empty, there is no machine.
 	MachineLink string

@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/interception/trace"
 	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
@@ -214,6 +217,47 @@ table inet filter {
 		{"udp v6", to("[2001:db8:7::7]:53").udp(), lost(acceptedAt(Elsewhere, "[2001:db8:7::7]:53"))},
 		{"tcp", to("198.51.100.7:443"), lost(acceptedAt(Elsewhere, "198.51.100.7:443"))},
 	})
+}
+
+// TestMarkedListeners has rules that let nothing of the proxy pass without its mark.
+func TestMarkedListeners(t *testing.T) {
+	t.Parallel()
+	pod := NewPod(t, PodOptions{Ports: []uint16{8080}, ProxyPorts: []uint16{15006}, ProxyMark: 0x539})
+	plan, err := interception.Build("test-marks", func(b *interception.Builder) {
+		c := b.Filter("output")
+		c.Entry(interception.Output, interception.Match{}, "answers")
+		port := interception.Ports(8080, 15006)
+		c.Do("unmarked", interception.Match{
+			L4: interception.TCP().From(port), Mark: interception.Not(interception.WholeMark(0x539)),
+		}, interception.Drop{}, "not of the proxy")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := nftables.New(nftables.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pod.Apply(t.Context(), d, plan); err != nil {
+		t.Fatal(err)
+	}
+	world, err := pod.World(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line, answered := range map[string]bool{
+		"tcp in eth0 192.0.2.9:40000 > 10.244.1.10:15006": true, "tcp in eth0 [2001:db8::9]:40000 > [fd00:10:244:1::a]:15006": true,
+		"tcp in eth0 192.0.2.9:40000 > 10.244.1.10:8080": false,
+	} {
+		packet, err := trace.ParsePacket(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := pod.Compare(t.Context(), world, packet)
+		if err != nil || c.Disagreement != "" || (c.Observed.Verdict == Accepted) != answered {
+			t.Errorf("%s: %v, want that it is answered: %t\n%s", line, err, answered, c.Report())
+		}
+	}
 }
 
 // TestMarkedAndTransparent has a proxy that uses its client's address: its mark brings the answer

@@ -40,7 +40,7 @@ func (e *endpoint) socketOf(p Probe, kind, protocol int) (fd int, err error) {
 		domain = unix.AF_INET
 	}
 	err = e.namespace.Do(func() error {
-		return asUser(owner{int(p.UID), int(p.GID)}, func() error {
+		return asUser(owner{uid: int(p.UID), gid: int(p.GID)}, func() error {
 			fd, err = unix.Socket(domain, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, protocol)
 			return err
 		})
@@ -51,8 +51,11 @@ func (e *endpoint) socketOf(p Probe, kind, protocol int) (fd int, err error) {
 	return fd, nil
 }
 
-// owner is the user and group of a socket.
-type owner struct{ uid, gid int }
+// owner is the user and group of a socket, and the mark of a listener.
+type owner struct {
+	uid, gid int
+	mark     uint32
+}
 
 // asUser runs f with other file system ids. The caller's goroutine is locked to its thread, and
 // only this thread has the ids.
