@@ -35,8 +35,8 @@ func backends(t *testing.T) map[string]interception.Dataplane {
 	return all
 }
 
-// TestPackets sends real packets through the plan of a pod, on each backend, and compares where they
-// end with package trace.
+// TestPackets sends real packets through the plan of a pod, on each backend, and compares where
+// they end with package trace.
 func TestPackets(t *testing.T) {
 	t.Parallel()
 	for annotations, packets := range map[string][]string{
