@@ -88,7 +88,7 @@ func (s *Server) wrong(uid string) *AwaitError {
 		wrong.Condition = ErrNeverConnected
 	case newest == nil:
 		wrong.Condition, wrong.Since = ErrDisconnected, s.lost
-	case newest.told[uid].number != wanted.number:
+	case newest.told[uid].number != wanted.number, !newest.told[uid].answered:
 	case newest.told[uid].refused != "":
 		wrong.Condition, wrong.Text = ErrRefused, newest.told[uid].refused
 	default:

@@ -24,14 +24,15 @@ type connection struct {
 	number   int             // of its hello
 	snapshot []string        // the pods that it must still be told of before it may be ready
 	complete bool            // the snapshot has been sent
-	told     map[string]told // what it has answered about each pod that it was told of
+	told     map[string]told // the pods that it was told of, and has not been told to forget
 }
 
-// told is the answer about a pod.
+// told is what a proxy was told of a pod, and its answer.
 type told struct {
-	number  uint64 // of the change that was sent
-	refused string // the proxy's text; empty if it has acknowledged the pod
-	at      time.Time
+	number   uint64 // of the change that was sent
+	answered bool
+	refused  string // the proxy's text; empty if it has acknowledged the pod
+	at       time.Time
 }
 
 // errNamespaceClosed means that a pod cannot be sent.
@@ -142,7 +143,7 @@ func (c *connection) next() (request outgoing, wait time.Duration, changed <-cha
 		uid := c.snapshot[0]
 		c.snapshot = c.snapshot[1:]
 		if pod, set := s.pods[uid]; set {
-			return pod.request(), 0, nil
+			return c.tell(pod), 0, nil
 		}
 	}
 	if !c.complete {
@@ -176,7 +177,7 @@ func (c *connection) nextPod() (request outgoing, wait time.Duration) {
 	if first.number == 0 {
 		return outgoing{}, wait
 	}
-	return first.request(), 0
+	return c.tell(first), 0
 }
 
 // due reports whether a pod is to be sent now or, if the proxy has just refused it, the time left.
@@ -193,7 +194,9 @@ func (c *connection) due(p pod, t told) (now bool, left time.Duration) {
 	return left <= 0, left
 }
 
-func (p pod) request() outgoing {
+// tell returns the request that tells of a pod. From now on the proxy may know the pod.
+func (c *connection) tell(p pod) outgoing {
+	c.told[p.workload.UID] = told{number: p.number}
 	if p.namespace == nil {
 		return outgoing{Request: Request{Kind: KindKeep, Workload: Workload{UID: p.workload.UID}}, number: p.number}
 	}
@@ -245,7 +248,7 @@ func (c *connection) note(request outgoing, refused string) {
 	c.server.change(func() {
 		switch request.Kind {
 		case KindAdd, KindKeep:
-			c.told[uid] = told{request.number, refused, time.Now()}
+			c.told[uid] = told{request.number, true, refused, time.Now()}
 		case KindDel:
 			delete(c.told, uid)
 		case KindSnapshotSent:

@@ -48,6 +48,26 @@ func TestSnapshotThenLive(t *testing.T) {
 	_ = b // stays open until the pod is forgotten
 }
 
+// TestDeleteBeforeTheAnswer deletes a pod that the proxy has been told of and has not acknowledged.
+func TestDeleteBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	s := begin(t, Options{})
+	set(t, s, "a")
+	p := dial(t, s)
+	p.send(Hello{Version: Version1}.Marshal())
+	p.expect(KindAdd, "a")
+	s.Delete("a")
+	if wrong := await(s, "a"); wrong == nil || !errors.Is(wrong, ErrUnanswered) {
+		t.Errorf("a pod that the proxy may know: %v", wrong)
+	}
+	p.ack("")
+	p.take(KindSnapshotSent, "")
+	p.take(KindDel, "a")
+	if err := s.Await(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestPodAnew(t *testing.T) {
 	t.Parallel()
 	s := begin(t, Options{})
