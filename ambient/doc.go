@@ -27,8 +27,9 @@
 //   - [Numbers] are the marks, ports, addresses and routing numbers that the proxy and the rules
 //     agree on.
 //
-// [PodPlan] documents the order in which its rules decide. [Next] is the life of a pod on the node
-// as a state machine: from what is wanted and what was seen to the steps that a node's agent takes.
+// [PodPlan] documents the order in which its rules decide. [HostPlan] lets the kubelet's probes
+// reach the pods. [Next] is the life of a pod on the node as a state machine: from what is wanted
+// and what was seen to the steps that a node's agent takes.
 //
 // # Non-goals
 //

@@ -32,8 +32,10 @@ type Numbers struct {
 	TunnelPort interception.Port
 	// Zone is the connection tracking zone of the proxy's own queries.
 	Zone uint16
-	// Probes are the source addresses of the node's own programs, one for each family at most. The
-	// rules of the host give them to the kubelet's probes, which pass uncaptured.
+	// Probes are the source addresses of the node's own programs. Their connections to a pod pass
+	// uncaptured, because the kubelet's probes come from there. The rules of the host ([HostPlan])
+	// give the first address of each family to such connections. Where the network's datapath
+	// bypasses these rules, as some eBPF datapaths do, add the node's own addresses.
 	Probes []netip.Addr
 }
 
@@ -93,12 +95,21 @@ func (n Numbers) validatePorts(fail func(format string, args ...any) error) erro
 }
 
 func (n Numbers) validateProbes(fail func(format string, args ...any) error) error {
-	families := map[interception.Family]bool{}
 	for _, address := range n.Probes {
-		if !address.IsValid() || address.Is4In6() || address.Zone() != "" || families[interception.FamilyOf(address)] {
-			return fail("probe address %s: give at most one IPv4 and one IPv6 address", address)
+		if !address.IsValid() || address.Is4In6() || address.Zone() != "" || address.IsUnspecified() || address.IsLoopback() {
+			return fail("probe address %s: give addresses that packets from the node can have", address)
 		}
-		families[interception.FamilyOf(address)] = true
 	}
 	return nil
+}
+
+// probes returns the probe addresses of a family.
+func (n Numbers) probes(family interception.Family) interception.PrefixSet {
+	var of []netip.Prefix
+	for _, address := range n.Probes {
+		if interception.FamilyOf(address) == family {
+			of = append(of, netip.PrefixFrom(address, address.BitLen()))
+		}
+	}
+	return interception.Prefixes(of...)
 }

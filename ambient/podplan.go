@@ -77,9 +77,11 @@ type podPlanner struct {
 
 type natChain = *interception.ChainRef[interception.NATAction]
 
-// families returns the families that the plan has rules for.
-func (p podPlanner) families() []interception.Family {
-	if p.facts.IPv6 {
+func (p podPlanner) families() []interception.Family { return families(p.facts) }
+
+// families returns the families that a plan has rules for.
+func families(f interception.Facts) []interception.Family {
+	if f.IPv6 {
 		return []interception.Family{interception.IPv4, interception.IPv6}
 	}
 	return []interception.Family{interception.IPv4}
@@ -104,16 +106,6 @@ func loopback(family interception.Family) interception.PrefixSet {
 		address = netip.IPv6Loopback()
 	}
 	return interception.Prefixes(netip.PrefixFrom(address, address.BitLen()))
-}
-
-// probe returns the probe address of a family, and whether there is one.
-func (p podPlanner) probe(family interception.Family) (interception.PrefixSet, bool) {
-	for _, address := range p.Probes {
-		if interception.FamilyOf(address) == family {
-			return interception.Prefixes(netip.PrefixFrom(address, address.BitLen())), true
-		}
-	}
-	return interception.PrefixSet{}, false
 }
 
 // everywhere returns the prefix of all addresses of a family.

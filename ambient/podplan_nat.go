@@ -20,8 +20,8 @@ func (p podPlanner) inbound() {
 			"excluded interfaces", p.Sources[ParameterExcludeInterfaces]...)
 	}
 	for _, family := range p.families() {
-		if address, found := p.probe(family); found {
-			c.Do(id("inbound.probe", family), interception.Match{Src: interception.Is(address), L4: interception.TCP()}, interception.Return{},
+		if addresses := p.probes(family); !addresses.IsEmpty() {
+			c.Do(id("inbound.probe", family), interception.Match{Src: interception.Is(addresses), L4: interception.TCP()}, interception.Return{},
 				"probes of the node reach the application")
 		}
 	}
@@ -66,8 +66,8 @@ func (p podPlanner) outbound() {
 	}
 	c.Entry(interception.Output, entry, "connections from the pod")
 	for _, family := range p.families() {
-		if address, found := p.probe(family); found {
-			c.Do(id("outbound.probe", family), interception.Match{Dst: interception.Is(address), L4: interception.TCP()}, interception.Return{},
+		if addresses := p.probes(family); !addresses.IsEmpty() {
+			c.Do(id("outbound.probe", family), interception.Match{Dst: interception.Is(addresses), L4: interception.TCP()}, interception.Return{},
 				"answers to probes of the node")
 		}
 	}

@@ -5,6 +5,7 @@ package ambient
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -188,7 +189,9 @@ func TestPodPlanRefuses(t *testing.T) {
 		"no zone":           func(n *Numbers) { n.Zone = 0 },
 		"no port":           func(n *Numbers) { n.DNSPort = 0 },
 		"same ports":        func(n *Numbers) { n.InboundPort = n.OutboundPort },
-		"two v4 probes":     func(n *Numbers) { n.Probes = append(n.Probes, n.Probes[0]) },
+		"no probe address":  func(n *Numbers) { n.Probes[0] = netip.Addr{} },
+		"loopback probe":    func(n *Numbers) { n.Probes[0] = netip.MustParseAddr("127.0.0.1") },
+		"mapped probe":      func(n *Numbers) { n.Probes[0] = netip.MustParseAddr("::ffff:192.0.2.1") },
 	} {
 		numbers := IstioNumbers()
 		change(&numbers)

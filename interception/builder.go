@@ -126,10 +126,14 @@ func newChain[A Action](b *Builder, kind TableKind, name ChainName) *ChainRef[A]
 }
 
 // Entry makes a hook jump into the chain, for the packets that match.
-func (c *ChainRef[A]) Entry(hook Hook, match Match, why string) {
+func (c *ChainRef[A]) Entry(hook Hook, match Match, why string) { c.EntryAt(hook, 0, match, why) }
+
+// EntryAt is Entry with an offset, which moves the jump before the rules of other programs or after
+// them ([Entry.Offset]).
+func (c *ChainRef[A]) EntryAt(hook Hook, offset int32, match Match, why string) {
 	name := c.chain().Name
 	id := RuleID(c.table.Kind.String() + "." + hook.String() + "." + string(name))
-	c.table.Entries = append(c.table.Entries, Entry{ID: id, Hook: hook, Match: match, Chain: name, Why: why})
+	c.table.Entries = append(c.table.Entries, Entry{ID: id, Hook: hook, Offset: offset, Match: match, Chain: name, Why: why})
 }
 
 // Do appends a rule to the chain.

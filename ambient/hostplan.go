@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ambient
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// ProbeSet returns the name of the live set that holds the addresses of the node's enrolled pods,
+// of one family, in [HostPlan].
+func ProbeSet(family interception.Family) interception.SetName {
+	return interception.SetName("probes-" + family.String())
+}
+
+// probesFirst moves the rules of the host before those of other programs, such as kube-proxy and
+// the network's plugin: the first translation of a connection counts.
+const probesFirst = -10
+
+// HostPlan returns the plan for the node's own network namespace. It gives a connection of the
+// node's own programs to a pod in [ProbeSet] the probe address of the family as its source, by
+// which the rules of [PodPlan] let it pass: the kubelet's probes reach the application although it
+// takes connections of the mesh only. What the node forwards, such as connections between pods,
+// stays as it is.
+//
+// The rules cannot tell the kubelet from another process: every program in the host's network, also
+// that of a pod with hostNetwork, reaches the pods of its own node in this way.
+//
+// The sets are live: the caller edits their members as pods come and go. Without Facts.IPv6, and
+// for a family without a probe address, there is nothing for the family.
+func HostPlan(n Numbers, f interception.Facts, owner interception.Owner) (*interception.Plan, error) {
+	if err := n.Validate(); err != nil {
+		return nil, fmt.Errorf("plan ambient host: %w", err)
+	}
+	return interception.Build(owner, func(b *interception.Builder) {
+		c := b.NAT("probes")
+		c.EntryAt(interception.Postrouting, probesFirst, interception.Match{L4: interception.TCP()}, "connections that leave the node or reach a pod")
+		for _, family := range families(f) {
+			i := slices.IndexFunc(n.Probes, func(a netip.Addr) bool { return interception.FamilyOf(a) == family })
+			if i < 0 {
+				continue
+			}
+			set := b.LiveSet(ProbeSet(family), family, "enrolled pods of the node")
+			c.Do(id("probes", family), interception.Match{
+				DstSet: interception.Is(set), L4: interception.TCP(), UID: interception.Is(everyUser()),
+			}, interception.SNATTo{Addr: n.Probes[i]}, "programs of the node are recognised by this address")
+		}
+	})
+}
+
+// everyUser matches each packet that a process of the node has sent: forwarded packets have no
+// user.
+func everyUser() interception.UIDSet {
+	return interception.RangesOf(interception.Range[interception.UID]{First: 0, Last: ^interception.UID(0)})
+}
