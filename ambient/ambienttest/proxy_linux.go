@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ambienttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/ambient/zds"
+)
+
+// Proxy is a stand-in for ztunnel. While the agent is away it serves the pods that it knows, as
+// ztunnel does, and tries to connect again.
+type Proxy struct {
+	options ProxyOptions
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	relayed atomic.Int64
+
+	mu      sync.Mutex
+	pods    map[string]*pod // by UID
+	failure error
+}
+
+// retry is the time between two attempts to connect.
+const retry = 10 * time.Millisecond
+
+// StartProxy begins to connect to the agent. The caller must close the proxy.
+func StartProxy(o ProxyOptions) (*Proxy, error) {
+	if err := o.Numbers.Validate(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &Proxy{options: o, cancel: cancel, pods: map[string]*pod{}}
+	p.running.Go(func() { p.run(ctx) })
+	return p, nil
+}
+
+// Close ends the proxy with all its connections. It returns the first breach of the protocol by the
+// agent.
+func (p *Proxy) Close() error {
+	p.cancel()
+	p.running.Wait()
+	for _, pod := range p.pods {
+		pod.close()
+	}
+	return p.failure
+}
+
+// Serves reports whether the proxy has its listeners in a pod's namespace.
+func (p *Proxy) Serves(uid string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pods[uid] != nil
+}
+
+// Relayed returns how many connections the proxy has relayed so far.
+func (p *Proxy) Relayed() int { return int(p.relayed.Load()) }
+
+// run connects to the agent again and again until the context ends.
+func (p *Proxy) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		agent, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: p.options.Socket, Net: "unixpacket"})
+		if err == nil {
+			stop := context.AfterFunc(ctx, func() { _ = agent.Close() }) // it ends the reads
+			if err := p.follow(agent); err != nil && p.failure == nil {
+				p.failure = err
+			}
+			stop()
+			_ = agent.Close() // nothing more is said
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retry):
+		}
+	}
+}
+
+// snapshot is what the agent has told of since the connection began, and nil when it is complete.
+type snapshot map[string]bool
+
+// follow does what the agent says until the connection ends. The error is a breach of the protocol.
+func (p *Proxy) follow(agent *net.UnixConn) error {
+	if _, err := agent.Write(zds.Hello{Version: zds.Version1}.Marshal()); err != nil {
+		return nil //nolint:nilerr // the agent is gone
+	}
+	seen := snapshot{}
+	for {
+		request, namespace, err := receive(agent)
+		if err != nil || request.Kind == 0 {
+			return err
+		}
+		refusal, err := p.obey(request, namespace, &seen)
+		if err != nil {
+			return err
+		}
+		ack, err := zds.Ack{Error: refusal}.Marshal()
+		if err != nil {
+			return err
+		}
+		if _, err := agent.Write(ack); err != nil {
+			return nil //nolint:nilerr // the agent is gone
+		}
+	}
+}
+
+// receive returns the next request, with the namespace that came with it; a zero request when the
+// connection has ended.
+func receive(agent *net.UnixConn) (zds.Request, *os.File, error) {
+	const descriptors = 4
+	data, control := make([]byte, zds.MaxMessage), make([]byte, unix.CmsgSpace(4*descriptors))
+	n, m, flags, _, err := agent.ReadMsgUnix(data, control)
+	if err != nil || n == 0 {
+		return zds.Request{}, nil, nil //nolint:nilerr // the agent is gone
+	}
+	files, err := received(control[:m])
+	request, parseErr := zds.ParseRequest(data[:n])
+	switch err = errors.Join(err, parseErr); {
+	case err != nil:
+	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+		err = errors.New("the agent's message is too long")
+	case len(files) != map[bool]int{true: 1}[request.Kind == zds.KindAdd]:
+		err = fmt.Errorf("the agent sent %d descriptors with %s", len(files), request.Kind)
+	case len(files) == 1:
+		return request, files[0], nil
+	}
+	for _, file := range files {
+		_ = file.Close() // nothing was written
+	}
+	return request, nil, err
+}
+
+func received(control []byte) (files []*os.File, err error) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	for i := range messages {
+		descriptors, parseErr := unix.ParseUnixRights(&messages[i])
+		err = errors.Join(err, parseErr)
+		for _, descriptor := range descriptors {
+			unix.CloseOnExec(descriptor)
+			files = append(files, os.NewFile(uintptr(descriptor), "network namespace"))
+		}
+	}
+	return files, err
+}
+
+// obey does what one request says, or returns why it refuses. The error is a breach of the
+// protocol.
+func (p *Proxy) obey(request zds.Request, namespace *os.File, seen *snapshot) (refusal string, err error) {
+	uid, told := request.Workload.UID, *seen
+	complete := told == nil
+	switch {
+	case request.Kind == zds.KindAdd:
+		if !complete {
+			told[uid] = true
+		}
+		return p.add(request.Workload, namespace), nil
+	case complete != (request.Kind == zds.KindDel):
+		return "", fmt.Errorf("the agent sent %s, and its snapshot was complete: %t", request.Kind, complete)
+	case request.Kind == zds.KindDel:
+		p.remove(func(other string) bool { return other == uid })
+	case request.Kind == zds.KindKeep:
+		told[uid] = true
+	case request.Kind == zds.KindSnapshotSent:
+		p.remove(func(other string) bool { return !told[other] })
+		*seen = nil
+	}
+	return "", nil
+}
+
+// add serves a pod, unless the proxy serves it in this namespace already.
+func (p *Proxy) add(w zds.Workload, namespace *os.File) (refusal string) {
+	if p.options.Refuse != nil {
+		if refusal = p.options.Refuse(w); refusal != "" {
+			_ = namespace.Close() // nothing was written
+			return refusal
+		}
+	}
+	p.mu.Lock()
+	former := p.pods[w.UID]
+	p.mu.Unlock()
+	if former != nil && former.isIn(namespace) {
+		_ = namespace.Close() // likewise
+		return ""
+	}
+	p.remove(func(other string) bool { return other == w.UID })
+	opened, err := open(namespace, p.options.Numbers, &p.relayed)
+	if err != nil {
+		return err.Error()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pods[w.UID] = opened
+	return ""
+}
+
+// remove ends what the proxy does for some pods, and cuts their connections off.
+func (p *Proxy) remove(which func(uid string) bool) {
+	p.mu.Lock()
+	var ended []*pod
+	for uid, pod := range p.pods {
+		if which(uid) {
+			ended = append(ended, pod)
+			delete(p.pods, uid)
+		}
+	}
+	p.mu.Unlock()
+	for _, pod := range ended {
+		pod.close()
+	}
+}
+
+// relay copies in both directions until both have ended.
+func relay(a, b *net.TCPConn) {
+	var both sync.WaitGroup
+	one := func(from, to *net.TCPConn) {
+		_, _ = io.Copy(to, from) // the other side sees a broken connection as its end
+		_ = to.CloseWrite()      // likewise
+	}
+	both.Go(func() { one(a, b) })
+	both.Go(func() { one(b, a) })
+	both.Wait()
+}
