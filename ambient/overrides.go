@@ -6,9 +6,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Overrides are what a pod asks for beyond the defaults. [PodPlan] gives them their meaning. The
-// zero value captures only connections to the proxy's own ports, which is to say none; start from
-// [DefaultOverrides].
+// Overrides are what a pod asks for. [PodPlan] gives them their meaning. The zero value captures
+// nothing; start from [DefaultOverrides].
 type Overrides struct {
 	// BypassInbound leaves all connections to the pod alone, for a pod that takes them itself, such
 	// as an ingress gateway.
