@@ -147,6 +147,48 @@ func connect(t *testing.T, pod *dataplanetest.Pod, proxy *Proxy, relayed int) {
 	}
 }
 
+// TestHandover replaces the proxy by another while the pod stays captured.
+func TestHandover(t *testing.T) {
+	t.Parallel()
+	socket := newSocket(t)
+	server, _ := agent(t, socket)
+	old := start(t, ProxyOptions{Socket: socket})
+	pod, namespace := newPod(t)
+	if err := server.Set(workload("a"), namespace); err != nil {
+		t.Fatal(err)
+	}
+	await(t, server, "a")
+	capture(t, namespace)
+	connect(t, pod, old, 1)
+	anew := start(t, ProxyOptions{Socket: socket})
+	for !anew.Serves("a") { // both listen on the same ports
+		if err := server.Set(workload("a"), namespace); err != nil {
+			t.Fatal(err)
+		}
+		await(t, server, "a")
+	}
+	if err := old.Close(); err != nil {
+		t.Error(err)
+	}
+	connect(t, pod, anew, 1)
+}
+
+// capture applies the plan of a pod that asks for nothing.
+func capture(t *testing.T, namespace *interception.Netns) {
+	t.Helper()
+	plan, err := ambient.PodPlan(ambient.DefaultOverrides(false), ambient.IstioNumbers(), interception.Facts{IPv6: true}, "test-ambient")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dataplane, err := nftables.New(nftables.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dataplane.Apply(t.Context(), namespace, plan); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestSnapshotEndsOtherPods deletes a pod while the proxy is away.
 func TestSnapshotEndsOtherPods(t *testing.T) {
 	t.Parallel()
