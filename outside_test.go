@@ -76,7 +76,7 @@ func (n *outsideNode) in(name string) string { return filepath.Join(n.root, file
 
 func (n *outsideNode) write(name, text string) {
 	n.t.Helper()
-	if err := os.WriteFile(n.in(name), []byte(text), 0o755); err != nil { //nolint:gosec // some are programs
+	if err := os.WriteFile(n.in(name), []byte(text), 0o755); err != nil { //nolint:gosec // some of the files are programs
 		n.t.Fatal(err)
 	}
 }
@@ -107,7 +107,7 @@ func (n *outsideNode) start(args ...string) *exec.Cmd {
 		n.t.Fatal(err)
 	}
 	n.t.Cleanup(func() {
-		daemon.Process.Kill() //nolint:errcheck // it has ended in most cases
+		daemon.Process.Kill() //nolint:errcheck // it has usually ended already
 		daemon.Wait()         //nolint:errcheck // likewise
 		if n.t.Failed() {
 			n.t.Logf("%v said:\n%s", args, &said)

@@ -107,7 +107,7 @@ func (p *pod) accept(listener *net.TCPListener, serve func(*net.TCPConn) error) 
 			continue // the client has closed that connection
 		}
 		p.serving.Go(func() {
-			defer accepted.Close() //nolint:errcheck // a relay has nothing to say about it
+			defer accepted.Close() //nolint:errcheck // a relay cannot report it
 			defer context.AfterFunc(p.ctx, func() { _ = accepted.Close() })()
 			if err := serve(accepted); err != nil {
 				_ = accepted.SetLinger(0) // the client gets a reset
@@ -173,7 +173,7 @@ func (p *pod) forward(from *net.TCPConn, to netip.AddrPort, dialer *net.Dialer) 
 		return err
 	}
 	onward, _ := conn.(*net.TCPConn) // a TCP connection is one
-	defer onward.Close()             //nolint:errcheck // a relay has nothing to say about it
+	defer onward.Close()             //nolint:errcheck // a relay cannot report it
 	defer context.AfterFunc(p.ctx, func() { _ = onward.Close() })()
 	p.relayed.Add(1)
 	relay(from, onward)

@@ -60,7 +60,7 @@ func (n *testNode) in(name string) string { return filepath.Join(n.root, filepat
 
 func (n *testNode) write(name, text string) {
 	n.t.Helper()
-	if err := os.WriteFile(n.in(name), []byte(text), 0o700); err != nil { //nolint:gosec // some are programs
+	if err := os.WriteFile(n.in(name), []byte(text), 0o700); err != nil { //nolint:gosec // some of the files are programs
 		n.t.Fatal(err)
 	}
 }

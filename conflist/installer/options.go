@@ -128,7 +128,7 @@ func (e *OptionError) Error() string { return e.Err.Error() }
 func (e *OptionError) Unwrap() error { return e.Err }
 
 // serviceAccountToken is where the kubelet mounts a pod's token.
-const serviceAccountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path, and no secret
+const serviceAccountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path, not a secret
 
 func (o Options) filled() Options {
 	typ := o.Want.Plugin.Type

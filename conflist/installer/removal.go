@@ -146,7 +146,7 @@ func (i *Installer) sockets(ctx context.Context) []string {
 			continue
 		}
 		if connection, err := dialer.DialContext(context.WithoutCancel(ctx), "unix", path); err == nil {
-			connection.Close() //nolint:errcheck // nothing was said
+			connection.Close() //nolint:errcheck // nothing was written
 			continue
 		}
 		left = append(left, path)

@@ -74,7 +74,7 @@ func (c *claims) keep(o filesystem.Observer) error { return c.update(o, func(*cl
 func (c *claims) leave(o filesystem.Observer) error {
 	current, err := c.load()
 	if err != nil || current.Session != c.own {
-		return nil //nolint:nilerr // then it doesn't name this daemon
+		return nil //nolint:nilerr // an unreadable claim does not name this daemon
 	}
 	return c.update(o, func(claim *claim) { claim.Session.ID = "" })
 }

@@ -200,11 +200,11 @@ func (i *Installer) remover(beside bool) (*reconciler.Reconciler, error) {
 func (i *Installer) refuseLink(path string) error {
 	target, err := i.target(path)
 	if err != nil {
-		return nil //nolint:nilerr // it leads nowhere
+		return nil //nolint:nilerr // a broken link leads nowhere
 	}
 	doc, err := i.readAsRuntimes(path)
 	if err != nil || !bytes.Contains(doc, []byte(i.options.plugin())) {
-		return nil //nolint:nilerr // it leads to no configuration
+		return nil //nolint:nilerr // the link does not lead to a configuration
 	}
 	return fmt.Errorf("%s: it is a symbolic link to %s, which names the plugin: take the plugin out of it there, and uninstall again",
 		path, target)

@@ -31,7 +31,7 @@ type node struct {
 	directory string
 	claim     string
 	mode      reconciler.Mode
-	context   context.Context //nolint:containedctx // of all that is done to the node
+	context   context.Context //nolint:containedctx // it covers everything that a test does to the node
 	options   reconciler.Options
 }
 

@@ -200,7 +200,7 @@ func (d *decision) chainable(name string) ([]byte, error) {
 	case errors.Is(err, conflist.ErrNoPlugins):
 		without.Out = doc
 	case err != nil:
-		return doc, nil //nolint:nilerr // who writes the entry says what is wrong
+		return doc, nil //nolint:nilerr // writing the entry reports what is wrong
 	}
 	network, err := conflist.LoadNetwork(without.Out, true)
 	if err == nil && len(network.Types) > 0 {

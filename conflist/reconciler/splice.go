@@ -137,7 +137,7 @@ func (d *decision) preempted(taken string) error {
 	goes := d.plan.Primary // if it becomes a list
 	first, err := d.dir.primary(func(name string) bool { return d.others(name) && (name == taken || name != goes) })
 	if err != nil || first >= taken {
-		return nil //nolint:nilerr // there is no other configuration that a runtime takes
+		return nil //nolint:nilerr // runtimes take no other configuration
 	}
 	return waiting("for %s to go: it sorts before %s, which is to be the primary configuration, and a runtime that takes the first file never "+
 		"calls the plugin; remove it, or make it the primary", first, taken)

@@ -173,7 +173,7 @@ func connect(ctx context.Context, o order) report {
 	if err != nil {
 		return report{Failure: failure(err)}
 	}
-	defer conn.Close() //nolint:errcheck // what had to be said was said
+	defer conn.Close() //nolint:errcheck // the data is already sent
 	said := rand.Text() + "\n"
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return report{Failure: err.Error()}

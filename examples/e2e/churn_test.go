@@ -162,7 +162,7 @@ func (c *churn) expectCapture(pod *corev1.Pod, now span) error {
 		right, said, err := c.captured(ctx, pod, now)
 		switch {
 		case err != nil: // it is still starting, or disconnected
-			return false, nil //nolint:nilerr // asked again
+			return false, nil //nolint:nilerr // the caller asks again
 		case right:
 			return true, nil
 		case !now.mesh:

@@ -74,7 +74,7 @@ func startTimed(t *testing.T, s *scenario.Scenario, name string, node *cluster.N
 		template.Spec.TerminationGracePeriodSeconds = new(int64(1))
 	}}
 	before, ran := sandboxTime(s, node)
-	time.Sleep(rand.N(time.Second)) //nolint:forbidigo // no event is awaited: only time has to pass
+	time.Sleep(rand.N(time.Second)) //nolint:forbidigo // pods must not all start at the same moment of a second
 	s.Do("start pod "+name, func(ctx context.Context) error {
 		pods, err := s.Cluster.Client.CoreV1().Pods(s.Namespace).Watch(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
 		if err != nil {

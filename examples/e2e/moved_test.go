@@ -31,7 +31,7 @@ func TestRunDirectoryMovedAway(t *testing.T) {
 	s.Await("the daemon's container is started again", func(ctx context.Context) (bool, error) {
 		pod, err := s.Cluster.Client.CoreV1().Pods(before.Namespace).Get(ctx, before.Name, metav1.GetOptions{})
 		if err != nil || len(pod.Status.ContainerStatuses) == 0 {
-			return false, nil //nolint:nilerr // it isn't known yet
+			return false, nil //nolint:nilerr // the pod has no status yet
 		}
 		status := pod.Status.ContainerStatuses[0]
 		ended := status.LastTerminationState.Terminated

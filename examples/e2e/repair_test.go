@@ -65,7 +65,7 @@ func awaitMetrics(s *scenario.Scenario, samples ...string) {
 			daemon := s.Daemon(node)
 			text, err := s.Cluster.Client.CoreV1().Pods(daemon.Namespace).ProxyGet("http", daemon.Name, "15014", "/metrics", nil).DoRaw(ctx)
 			if err != nil {
-				return false, nil //nolint:nilerr // it may be starting
+				return false, nil //nolint:nilerr // the pod may still be starting
 			}
 			all.Write(text)
 		}

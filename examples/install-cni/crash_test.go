@@ -294,7 +294,7 @@ func (n *crashNode) installer(version string) *installer.Installer {
 
 // keep runs a daemon until there is nothing to do.
 func (n *crashNode) keep(version string, o filesystem.Observer) error {
-	if err := os.WriteFile(filepath.Join(n.settings.SourceDir, "istio-cni"), []byte("plugin "+version), 0o755); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(filepath.Join(n.settings.SourceDir, "istio-cni"), []byte("plugin "+version), 0o755); err != nil { //nolint:gosec // the file is a program
 		return err
 	}
 	n.settings.ExcludeNamespaces = []string{version} // the entry differs too

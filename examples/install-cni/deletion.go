@@ -55,7 +55,7 @@ func (d *deletion) part(worked func()) parts.Part {
 		for {
 			err := d.client.Look(ctx)
 			if ctx.Err() != nil {
-				return nil //nolint:nilerr // told to end
+				return nil //nolint:nilerr // the daemon is being stopped
 			}
 			pause, reason := daemonset.Interval, ""
 			if err != nil {

@@ -125,7 +125,7 @@ func (n *testNode) killAtRandom(program string, within time.Duration, uninstall 
 	if err := command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		n.t.Fatal(err)
 	}
-	command.Wait() //nolint:errcheck // it was killed
+	command.Wait() //nolint:errcheck // the error is that it was killed
 }
 
 func (n *testNode) mustRun(program string, args ...string) {

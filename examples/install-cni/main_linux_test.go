@@ -97,5 +97,5 @@ func mount(t testing.TB, source, target, kind string, flags uintptr, data string
 	if err := syscall.Mount(source, target, kind, flags, data); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { syscall.Unmount(target, syscall.MNT_DETACH) }) //nolint:errcheck // it may have been mounted over
+	t.Cleanup(func() { syscall.Unmount(target, syscall.MNT_DETACH) }) //nolint:errcheck // another mount may cover it
 }

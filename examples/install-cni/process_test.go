@@ -30,7 +30,7 @@ func (n *testNode) startProgramBy(start func(*exec.Cmd) error, program, until st
 	if err := start(command); err != nil {
 		n.t.Fatal(err)
 	}
-	n.t.Cleanup(func() { command.Process.Kill() }) //nolint:errcheck // it has ended in most cases
+	n.t.Cleanup(func() { command.Process.Kill() }) //nolint:errcheck // it has usually ended already
 	if !log.Await(patience, func() bool { return strings.Contains(log.String(), until) }) {
 		n.t.Fatalf("the program doesn't say %q:\n%s", until, log)
 	}

@@ -82,7 +82,7 @@ func inspect(command *cobra.Command, env environment, s settings.Settings) (node
 	}
 	recorded, err := settings.Recorded(s.RunDir)
 	if err != nil {
-		return report, nil //nolint:nilerr // no daemon has left word
+		return report, nil //nolint:nilerr // no daemon has left a report
 	}
 	for _, value := range recorded.Settings {
 		if value.Offer != nil {

@@ -141,7 +141,7 @@ func TestAPIServerThatRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := &http.Server{Handler: cluster.Handler(), ReadHeaderTimeout: time.Minute}
-	go server.Serve(listener) //nolint:errcheck // it ends with the test
+	go server.Serve(listener) //nolint:errcheck // the server ends with the test
 	t.Cleanup(func() { cluster.Refuse(http.StatusServiceUnavailable); server.Close() })
 	p.waitReady()
 }

@@ -280,7 +280,7 @@ func (v *validation) send(ctx context.Context, to netip.AddrPort) (place, error)
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close()            //nolint:errcheck // all has been said
+	defer conn.Close()            //nolint:errcheck // the answer is already sent
 	deadline, _ := ctx.Deadline() // always set above
 	if err := conn.SetDeadline(deadline); err != nil {
 		return "", err

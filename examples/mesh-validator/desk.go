@@ -117,7 +117,7 @@ func (d *desk) serve(listener net.Listener, at place) {
 		visitors <- struct{}{}
 		d.serving.Go(func() {
 			defer func() { <-visitors }()
-			defer conn.Close() //nolint:errcheck // all has been said
+			defer conn.Close() //nolint:errcheck // the answer is already sent
 			d.attend(conn, at)
 		})
 	}

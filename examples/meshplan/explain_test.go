@@ -21,7 +21,7 @@ func TestWalk(t *testing.T) {
 	}
 	got := runConsoles(t, string(text))
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil { //nolint:gosec // a document
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil { //nolint:gosec // the file is a document
 			t.Fatal(err)
 		}
 	} else if diff := cmp.Diff(string(text), got); diff != "" {

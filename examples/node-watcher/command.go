@@ -167,7 +167,7 @@ func watch(ctx context.Context, env environment, o options, log *slog.Logger) er
 	})
 	group.Wait()
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // it was told to end
+		return nil //nolint:nilerr // the process is being stopped
 	}
 	return context.Cause(working)
 }

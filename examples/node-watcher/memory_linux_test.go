@@ -67,7 +67,7 @@ func TestMemoryIsGivenBackAfterWork(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	go io.Copy(io.Discard, lines) //nolint:errcheck // what else it says, as the daemon would read it
+	go io.Copy(io.Discard, lines) //nolint:errcheck // the daemon would read the rest, too
 	agent := podsource.Agent{RunDir: dir}
 	for name, work := range map[string]func(i int) error{
 		"question": func(int) error {

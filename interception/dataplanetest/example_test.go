@@ -17,7 +17,7 @@ import (
 // its destination, and what the proxy sends goes there. Its package needs a TestMain that calls
 // RunTests.
 func ExampleNewPod() {
-	_ = func(t *testing.T, apply func(ctx context.Context, netns string) error) { //nolint:thelper // it is a test of its own
+	_ = func(t *testing.T, apply func(ctx context.Context, netns string) error) { //nolint:thelper // the literal is a test, not a helper
 		pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{Ports: []uint16{15001, 15006, 8080}})
 		if err := apply(t.Context(), pod.Path()); err != nil {
 			t.Fatal(err)
@@ -45,14 +45,14 @@ func ExampleNewPod() {
 // A test of a dataplane against package trace, with two thousand random pairs of redirect and
 // packet.
 func ExampleAgree() {
-	_ = func(t *testing.T, mine interception.Dataplane) { //nolint:thelper // it is a test of its own
+	_ = func(t *testing.T, mine interception.Dataplane) { //nolint:thelper // the literal is a test, not a helper
 		dataplanetest.Agree(t, mine, dataplanetest.AgreementOptions{})
 	}
 }
 
 // A test of updates: a process is killed on each way from plan to plan.
 func ExampleUpdates() {
-	_ = func(t *testing.T) { //nolint:thelper // it is a test of its own
+	_ = func(t *testing.T) { //nolint:thelper // the literal is a test, not a helper
 		dataplanetest.Updates(t, dataplanetest.UpdateOptions{
 			// Replace the fake by the dataplane to test.
 			New: func(testing.TB) interception.Dataplane { return fake.New(fake.Options{}) },
@@ -83,7 +83,7 @@ func ExampleObservation() {
 // in memory, so that it needs a ground of its own and has no packets. For a dataplane that works on
 // the kernel, New is enough. Its package needs a TestMain that calls RunTests.
 func ExampleConformance() {
-	_ = func(t *testing.T) { //nolint:thelper // it is a test of its own
+	_ = func(t *testing.T) { //nolint:thelper // the literal is a test, not a helper
 		ground := memory{fake.New(fake.Options{})}
 		dataplanetest.Conformance(t, dataplanetest.ConformanceOptions{
 			New:     func(testing.TB) interception.Dataplane { return ground.Dataplane },

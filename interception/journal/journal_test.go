@@ -229,7 +229,7 @@ func TestJournalsOfSomebodyElse(t *testing.T) {
 		"a file": func(directory string) error { return os.WriteFile(directory, nil, 0o600) },
 		"a link": func(directory string) error { return os.Symlink(t.TempDir(), directory) },
 		"open to all": func(directory string) error {
-			return errors.Join(os.Mkdir(directory, 0o700), os.Chmod(directory, 0o777)) //nolint:gosec // that is the point
+			return errors.Join(os.Mkdir(directory, 0o700), os.Chmod(directory, 0o777)) //nolint:gosec // the test needs a directory that others can write to
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

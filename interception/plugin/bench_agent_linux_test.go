@@ -154,5 +154,5 @@ func (a *nodeAgent) spent() (sum float64) {
 // cpuClock is the clock of a process's CPU time, as clock_getcpuclockid(3) makes it.
 func cpuClock(pid int) int32 {
 	const scheduled = 2
-	return int32(^pid<<3 | scheduled) //nolint:gosec // a process's number has 22 bits
+	return int32(^pid<<3 | scheduled) //nolint:gosec // a process id has 22 bits
 }

@@ -16,7 +16,7 @@ func lookForInterfaces(path string, names []string) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // only entered
+	defer file.Close() //nolint:errcheck // the file is only entered
 	return namespace.Run(file, func() error {
 		for _, name := range names {
 			if _, err := net.InterfaceByName(name); err != nil {

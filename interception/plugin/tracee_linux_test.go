@@ -127,7 +127,7 @@ func follow(t testing.TB, pid, end int) course {
 // stop takes down why a thread stands still, and returns the signal that it is to have.
 func (l *course) stop(t testing.TB, thread int, status unix.WaitStatus) unix.Signal {
 	t.Helper()
-	switch signal := status.StopSignal(); signal { //nolint:exhaustive // the others are the process's own
+	switch signal := status.StopSignal(); signal { //nolint:exhaustive // other signals are for the process itself
 	case unix.SIGTRAP | 0x80:
 		l.stops++
 		return 0

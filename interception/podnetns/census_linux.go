@@ -80,7 +80,7 @@ func (r *Records) lookEverywhere(ctx context.Context, c *census) ([]suspect, err
 
 // appendSuspect appends an open namespace, which it closes.
 func appendSuspect(all []suspect, lead Lead, ns *interception.Netns) []suspect {
-	defer ns.Close() //nolint:errcheck // only looked into
+	defer ns.Close() //nolint:errcheck // the namespace is only read
 	lead.Netns = ns.ID()
 	addresses, err := namespace.Addresses(ns.File())
 	if err != nil {

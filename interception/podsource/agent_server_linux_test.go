@@ -310,7 +310,7 @@ func TestServeEnds(t *testing.T) {
 // waiting answers once the server's context ends.
 type waiting struct {
 	inside chan<- struct{}
-	ctx    context.Context //nolint:containedctx // the server's
+	ctx    context.Context //nolint:containedctx // the server's context, kept for its handlers
 }
 
 func (w waiting) Pod(ctx context.Context, _ podsource.Ref) (interception.Pod, error) {

@@ -59,7 +59,7 @@ func address(u *url.URL) string {
 func handshake(ctx context.Context, raw net.Conn, config *tls.Config) (net.Conn, error) {
 	defer endWith(ctx, raw)()
 	secure := tls.Client(raw, config)
-	if err := secure.Handshake(); err != nil { //nolint:noctx // HandshakeContext starts a goroutine; endWith minds the context
+	if err := secure.Handshake(); err != nil { //nolint:noctx // HandshakeContext starts a goroutine; endWith ends the handshake with the context
 		return nil, errors.Join(err, raw.Close())
 	}
 	return secure, nil

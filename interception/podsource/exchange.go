@@ -78,7 +78,7 @@ func (x exchange) converse(w *wire, request *http.Request, text []byte) (status 
 			hangUp(w.Conn)
 		}
 	}()
-	response, err := w.ask(request, text) //nolint:bodyclose // that would read the rest; the connection is closed
+	response, err := w.ask(request, text) //nolint:bodyclose // closing the body would read the rest; the connection is closed instead
 	if err != nil {
 		return 0, nil, transportFailure(ctx, err)
 	}

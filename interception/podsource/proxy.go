@@ -62,7 +62,7 @@ func (c connection) tunnel(ctx context.Context, way net.Conn) error {
 		return err
 	}
 	wire := newWire(way)
-	response, err := wire.ask(request, text) //nolint:bodyclose // the body is the tunnel
+	response, err := wire.ask(request, text) //nolint:bodyclose // the tunnel goes on after the response
 	switch {
 	case err != nil:
 		return fmt.Errorf("the proxy: %w", err)

@@ -59,7 +59,7 @@ func (s Spool) append(text []byte) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer file.Close() //nolint:errcheck // what Write says counts
+	defer file.Close() //nolint:errcheck // the error of Write counts
 	if err := lock(context.Background(), file, shared); err != nil {
 		return false, err
 	}

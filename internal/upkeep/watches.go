@@ -44,7 +44,7 @@ func (w *Watches) Set(directories ...string) {
 	directories = slices.Compact(directories)
 	for _, old := range w.directories {
 		if _, kept := slices.BinarySearch(directories, old); !kept && w.watcher != nil {
-			w.watcher.Remove(old) //nolint:errcheck // it may be gone
+			w.watcher.Remove(old) //nolint:errcheck // the directory may be gone
 		}
 	}
 	w.directories = directories
@@ -127,7 +127,7 @@ func (w *Watches) Errors() chan error {
 // Close ends all watches.
 func (w *Watches) Close() {
 	if w.watcher != nil {
-		w.watcher.Close() //nolint:errcheck // nothing is lost with it
+		w.watcher.Close() //nolint:errcheck // it holds nothing that could be lost
 		w.watcher = nil
 	}
 }

@@ -107,7 +107,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look after the pods of node %s: %w", c.options.Criteria.Node, err)
 	}
-	defer c.options.Informer.RemoveEventHandler(handler) //nolint:errcheck // it was added
+	defer c.options.Informer.RemoveEventHandler(handler) //nolint:errcheck // the handler was added, so there is no error
 	if !cache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
 		return nil // the caller has stopped it
 	}

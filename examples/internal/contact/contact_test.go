@@ -145,7 +145,7 @@ func TestCertificates(t *testing.T) {
 	defer server.Close()
 	f := newFixture()
 	client := http.Client{Transport: f.Wrap(&http.Transport{})}
-	if _, err := client.Get(server.URL + "/pods"); err == nil || f.Status().Failure != contact.Certificate { //nolint:bodyclose // there is none
+	if _, err := client.Get(server.URL + "/pods"); err == nil || f.Status().Failure != contact.Certificate { //nolint:bodyclose // there is no response
 		t.Errorf("got %+v, %v", f.Status(), err)
 	}
 }
@@ -181,7 +181,7 @@ func ExampleContact_Wrap() {
 	})
 	client := http.Client{Transport: c.Wrap(http.DefaultTransport)}
 	for range 2 {
-		_, _ = client.Get(server.URL + "/api/v1/pods") //nolint:bodyclose // there is none
+		_, _ = client.Get(server.URL + "/api/v1/pods") //nolint:bodyclose // there is no response
 	}
 	fmt.Println(c.Status().Failure, c.Status().Failures)
 	// Output:

@@ -19,7 +19,7 @@ import (
 // own.
 //
 //go:linkname runtimeWrite runtime.overrideWrite
-var runtimeWrite = answerExhaustion //nolint:gochecknoglobals // the runtime knows no other way; nothing changes it
+var runtimeWrite = answerExhaustion //nolint:gochecknoglobals // the linker needs a variable; it is never changed
 
 // exhausted is how the Go runtime's message begins if the kernel refuses a thread without which it
 // can't go on. Stacks follow, and the container runtime would show nothing else.

@@ -116,7 +116,7 @@ func (c *Config) modernise() {
 
 // kindOf names the type of a setting as JSON and people do.
 func kindOf(t reflect.Type) string {
-	switch t.Kind() { //nolint:exhaustive // the others have names
+	switch t.Kind() { //nolint:exhaustive // the names of the other kinds are fine
 	case reflect.Slice:
 		return "a list of strings"
 	case reflect.Map, reflect.Struct:

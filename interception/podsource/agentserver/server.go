@@ -143,7 +143,7 @@ func (s Server) logs(r *http.Request) (any, *requestError) {
 	if err := s.Logs.Log(r.Context(), body.Entries); err != nil {
 		return nil, failed(err)
 	}
-	return nil, nil //nolint:nilnil // nothing to say
+	return nil, nil //nolint:nilnil // the request has no error and no answer
 }
 
 func (s Server) results(r *http.Request) (any, *requestError) {
@@ -158,11 +158,11 @@ func (s Server) results(r *http.Request) (any, *requestError) {
 		return nil, failed(err)
 	}
 	if len(body.Entries) == 0 || s.Logs == nil {
-		return nil, nil //nolint:nilnil // nothing to say
+		return nil, nil //nolint:nilnil // the request has no error and no answer
 	}
 	if err := s.Logs.Log(r.Context(), body.Entries); err != nil {
 		s.report(fmt.Errorf("%s %s: %w", r.Method, protocol.Quoted(r.URL.Path), err))
-		return nil, nil //nolint:nilnil // the results are taken, and the client still has the lines
+		return nil, nil //nolint:nilnil // the results are stored; the client keeps the lines
 	}
 	return protocol.ResultsAnswer{Entries: len(body.Entries)}, nil
 }

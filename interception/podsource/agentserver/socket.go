@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log" //nolint:depguard // net/http hands over its own errors in no other way
+	"log" //nolint:depguard // net/http passes its errors only to a log.Logger
 	"net"
 	"net/http"
 	"strings"
@@ -80,7 +80,7 @@ func (s socketServer) server(ctx context.Context) *http.Server {
 		},
 		ReadHeaderTimeout: readHeaderWithin, ReadTimeout: readWithin, WriteTimeout: writeWithin, IdleTimeout: idleWithin,
 		MaxHeaderBytes: maxRequestHeader,
-		ErrorLog:       log.New(errorWriter{s.report}, "", 0), //nolint:forbidigo // it goes to OnError
+		ErrorLog:       log.New(errorWriter{s.report}, "", 0), //nolint:forbidigo // the lines go to OnError
 	}
 }
 

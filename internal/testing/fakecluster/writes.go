@@ -110,7 +110,7 @@ func (c *Cluster) write(do func(r *http.Request, b body) (status int)) http.Hand
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`) //nolint:errcheck // who asked has gone
+		io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`) //nolint:errcheck // the client may be gone
 	}
 }
 

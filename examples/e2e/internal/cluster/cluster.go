@@ -164,7 +164,7 @@ func (c *Cluster) AwaitReady(ctx context.Context, n *Node, ready bool) error {
 	return c.await(ctx, fmt.Sprintf("%s to be ready=%t", n.Name, ready), 2*time.Minute, func(ctx context.Context) (bool, error) {
 		node, err := c.Client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
 		if err != nil {
-			return false, nil //nolint:nilerr // it isn't there yet, or the API server isn't
+			return false, nil //nolint:nilerr // the object or the API server is not there yet
 		}
 		index := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 		return index >= 0 && (node.Status.Conditions[index].Status == corev1.ConditionTrue) == ready, nil

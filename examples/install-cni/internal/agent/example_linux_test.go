@@ -34,7 +34,7 @@ func Example() {
 	a := &agent.Agent{RunDir: runDir, Log: slog.New(slog.DiscardHandler), Now: time.Now, Observer: printer{done}}
 	err = a.Socket().Run(ctx, func(string) {
 		plugin := podsource.Agent{RunDir: runDir}
-		go plugin.Report(ctx, []podsource.Result{{Command: "ADD", Namespace: "shop", Name: "web-0", Captured: true}}) //nolint:errcheck // it ends
+		go plugin.Report(ctx, []podsource.Result{{Command: "ADD", Namespace: "shop", Name: "web-0", Captured: true}}) //nolint:errcheck // the call ends with the example
 	})
 	fmt.Println(err)
 	// Output:

@@ -98,6 +98,6 @@ func (a *Agent) ask(ctx context.Context, s socket) (instance string, err error) 
 	if err != nil {
 		return "", err
 	}
-	defer response.Body.Close() //nolint:errcheck // it is not read
+	defer response.Body.Close() //nolint:errcheck // the body is not read
 	return response.Header.Get(agentserver.InstanceHeader), nil
 }

@@ -34,7 +34,7 @@ func (a *Agent) Spool() parts.Part {
 		if err != nil {
 			return err
 		}
-		defer watcher.Close() //nolint:errcheck // nothing is lost with it
+		defer watcher.Close() //nolint:errcheck // it holds nothing that could be lost
 		say("")
 		return (&collector{agent: a, watcher: watcher}).run(ctx)
 	}}

@@ -104,7 +104,7 @@ func (r requirement) compares(value string, there bool) (bool, error) {
 	}
 	number, err := strconv.ParseInt(value, 10, 64)
 	if !there || err != nil {
-		return false, nil //nolint:nilerr // it isn't greater or less than anything
+		return false, nil //nolint:nilerr // text is neither greater nor less than a number
 	}
 	return (r.Operator == "Gt" && number > than) || (r.Operator == "Lt" && number < than), nil
 }

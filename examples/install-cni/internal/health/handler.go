@@ -86,7 +86,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	// Any pod of the cluster may connect. No connection is kept, so that pods cannot use up this
 	// process's memory.
 	server.SetKeepAlivesEnabled(false)
-	stop := context.AfterFunc(ctx, func() { server.Close() }) //nolint:errcheck // Serve below returns then
+	stop := context.AfterFunc(ctx, func() { server.Close() }) //nolint:errcheck // Serve returns the error
 	defer stop()
 	if err := server.Serve(&crowd{Listener: listener, most: mostConnections}); !errors.Is(err, http.ErrServerClosed) {
 		return err

@@ -101,7 +101,7 @@ func (m *Mounts) Watch(ctx context.Context, after time.Duration, say func(string
 		case <-ctx.Done():
 			return nil
 		case <-watches.Events():
-		case <-watches.Errors(): //nolint:errcheck // events were lost, which is as good as one
+		case <-watches.Errors(): //nolint:errcheck // lost events count as an event
 		case <-timer.C:
 			if err := m.Moved(); err != nil {
 				return err

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 // play is a process that reports something, and ends with its input.
 func play(what, dir string) int {
 	ctx, end := context.WithCancel(context.Background())
-	go func() { defer end(); io.Copy(io.Discard, os.Stdin) }() //nolint:errcheck // whatever ends it
+	go func() { defer end(); io.Copy(io.Discard, os.Stdin) }() //nolint:errcheck // the test ends with its input, whatever the error
 	switch what {
 	case "fail":
 		fmt.Fprintln(os.Stderr, `{"time":"2026-11-21T12:00:00Z","level":"ERROR","msg":"ended","error":"no such server"}`)

@@ -249,7 +249,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	go pods.Run(ctx) //nolint:errcheck // it ends with ctx
+	go pods.Run(ctx) //nolint:errcheck // Run ends with ctx
 	<-ready
 	pod, err := pods.Pod(ctx, podsource.Ref{Namespace: "shop", Name: "web-0"})
 	fmt.Println(pod.UID, err)
