@@ -16,7 +16,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 
 {{- /* meshcni.podLabels are those that don't change from version to version: a pod's can't without a new pod. */ -}}
 {{- define "meshcni.podLabels" -}}
-# It is no part of the mesh that it serves.
+# The daemon is not part of the mesh that it serves.
 sidecar.istio.io/inject: "false"
 istio.io/dataplane-mode: none
 app.kubernetes.io/name: {{ include "meshcni.name" . }}
