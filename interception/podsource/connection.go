@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/kubeconfig"
 )
 
@@ -65,10 +66,14 @@ func handshake(ctx context.Context, raw net.Conn, config *tls.Config) (net.Conn,
 	return secure, nil
 }
 
+// readTrusted reads a kubeconfig, or a file that it refers to. Only root or this process's user may
+// be able to write it: the API server that it names decides which pods are captured.
+func readTrusted(path string) ([]byte, error) { return filesystem.ReadTrusted(path, 1<<20) }
+
 // readKubeconfig makes the connection that the current context of a kubeconfig describes. Its
 // errors quote no values, because any value may be a secret in the wrong place.
 func readKubeconfig(path string) (connection, error) {
-	data, err := readFile(path)
+	data, err := readTrusted(path)
 	if err != nil {
 		return connection{}, err
 	}
@@ -94,7 +99,7 @@ func readKubeconfig(path string) (connection, error) {
 func bearerToken(config kubeconfig.Config, dir string) (string, error) {
 	token := config.Token.Reveal()
 	if config.TokenFile != "" {
-		data, err := readFile(within(dir, config.TokenFile))
+		data, err := readTrusted(within(dir, config.TokenFile))
 		if err != nil {
 			return "", fmt.Errorf("the user's tokenFile: %w", err)
 		}
@@ -148,7 +153,7 @@ func load(dir, key string, m kubeconfig.Material) ([]byte, error) {
 	if m.File == "" {
 		return nil, nil
 	}
-	data, err := readFile(within(dir, m.File))
+	data, err := readTrusted(within(dir, m.File))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}

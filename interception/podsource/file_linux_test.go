@@ -41,22 +41,3 @@ func TestKubeconfigThatIsAPipe(t *testing.T) {
 		t.Errorf("got error %v", err)
 	}
 }
-
-// owned is a file of a user.
-type owned struct {
-	fs.FileInfo
-	uid uint32
-}
-
-// Sys is what stat(2) says.
-func (o owned) Sys() any { return &syscall.Stat_t{Uid: o.uid} }
-
-func TestTrustedOwner(t *testing.T) {
-	t.Parallel()
-	self := uint32(os.Geteuid())
-	for uid, want := range map[uint32]bool{0: true, self: true, self + 1: false, 65534: self == 65534} {
-		if got := trustedOwner(owned{uid: uid}); got != want {
-			t.Errorf("of %d, as %d: %t", uid, self, got)
-		}
-	}
-}

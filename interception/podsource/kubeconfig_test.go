@@ -64,10 +64,10 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 func TestKubeconfigOfAnEndlessSize(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(path, []byte(strings.Repeat("#\n", maxFile)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(strings.Repeat("#\n", 1<<20)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readKubeconfig(path); err == nil || !strings.Contains(err.Error(), "is larger than 1048576 bytes") {
+	if _, err := readKubeconfig(path); err == nil || !strings.Contains(err.Error(), "larger than the limit of 1048576 bytes") {
 		t.Errorf("got error %v", err)
 	}
 }

@@ -9,8 +9,8 @@ import "io/fs"
 // hasOwners means that the system has owners and permission bits.
 const hasOwners = false
 
-// openFlags is empty here: lstatRegular has checked before.
-const openFlags = 0
+// The flags are empty here; openRegular checks the kind of file before it opens one.
+const nonBlocking, openFlags = 0, 0
 
 type owner struct{ uid, gid int }
 

@@ -12,8 +12,11 @@ import (
 // hasOwners means that the system has owners and permission bits.
 const hasOwners = true
 
-// openFlags never follow a link in the last element, and never wait for a pipe's other end.
-const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+// nonBlocking never waits for a pipe's other end.
+const nonBlocking = syscall.O_NONBLOCK
+
+// openFlags neither wait nor follow a link in the last element.
+const openFlags = syscall.O_NOFOLLOW | nonBlocking
 
 type owner struct{ uid, gid int }
 

@@ -25,12 +25,16 @@ func (d Directory) Read(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // only read from
+	return readAll(file, limit)
+}
+
+func readAll(file *os.File, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", d.In(name), err)
+		return nil, fmt.Errorf("read %s: %w", file.Name(), err)
 	}
 	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("read %s: %w of %d bytes", d.In(name), ErrTooLarge, limit)
+		return nil, fmt.Errorf("read %s: %w of %d bytes", file.Name(), ErrTooLarge, limit)
 	}
 	return data, nil
 }

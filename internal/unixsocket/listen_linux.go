@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // maxSocketPath is how many bytes the kernel has place for (unix(7)), without the final 0.
@@ -83,14 +85,8 @@ func checkDirectory(path string) error {
 	if err != nil {
 		return err
 	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !info.IsDir():
+	if !info.IsDir() {
 		return fmt.Errorf("%s is not a directory", path)
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%s has mode %s, and other users may write to it: forbid that (chmod go-w)", path, info.Mode())
-	case !ok || (owner.Uid != 0 && int64(owner.Uid) != int64(os.Geteuid())):
-		return fmt.Errorf("%s belongs to another user: give it to root (chown)", path)
 	}
-	return nil
+	return filesystem.CheckTrusted(path, info)
 }
