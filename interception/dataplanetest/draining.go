@@ -3,13 +3,11 @@
 package dataplanetest
 
 import (
-	"fmt"
 	"sync"
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/sidecar"
-	"github.com/meshcni/meshcni/interception/trace"
 )
 
 // Draining tests the end of a plan's life with a dataplane ([interception.Plan.Draining]), in both
@@ -18,15 +16,10 @@ import (
 // agree.
 func Draining(t *testing.T, d interception.Dataplane) {
 	t.Helper()
-	for _, mode := range []sidecar.Mode{sidecar.ModeRedirect, sidecar.ModeTProxy} {
-		for _, existing := range []sidecar.Existing{sidecar.ExistingSpare, sidecar.ExistingCapture} {
-			name := fmt.Sprintf("%s spare %t", mode, existing == sidecar.ExistingSpare)
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				drainingIn(t, d, existingRedirect(mode, existing))
-			})
-		}
-	}
+	inLivingPods(t, func(t *testing.T, _ sidecar.Redirect, pod *Pod, plan *interception.Plan) {
+		t.Helper()
+		drainingIn(t, d, pod, plan)
+	})
 }
 
 // drainedPackets open the kinds of connections that the plan of Draining captures, with the proxy's
@@ -40,20 +33,16 @@ func drainedPackets() map[string]uint16 {
 	}
 }
 
-func drainingIn(t *testing.T, d interception.Dataplane, r sidecar.Redirect) {
+func drainingIn(t *testing.T, d interception.Dataplane, pod *Pod, plan *interception.Plan) {
 	t.Helper()
-	pod := NewPod(t, PodOptions{Ports: []uint16{80, 8080}, ProxyPorts: []uint16{15001, 15006}, ProxyUID: 1337, ProxyGID: 1337})
-	plan, err := sidecar.Plan(r, interception.Facts{IPv6: true}, "living-pod")
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := pod.Apply(t.Context(), d, plan); err != nil {
 		t.Fatal(err)
 	}
 	var living []*Connection
 	for line, captured := range drainedPackets() {
+		packet := parsed(t, []string{line})[0]
 		for range 2 { // in one the opener will speak first, in one the taker
-			c := connect(t, pod, probeOf(drainedPacket(t, line)))
+			c := connect(t, pod, probeOf(packet))
 			if c.Observation.Port != captured {
 				t.Fatalf("%s arrived at port %d, want %d", line, c.Observation.Port, captured)
 			}
@@ -94,19 +83,10 @@ func goesDirect(t *testing.T, pod *Pod, draining *interception.Plan) {
 		t.Fatal(err)
 	}
 	for line := range drainedPackets() {
-		packet := drainedPacket(t, line)
+		packet := parsed(t, []string{line})[0]
 		c, err := pod.Compare(t.Context(), world, packet)
 		if err != nil || c.Disagreement != "" || c.Observed.Verdict != Accepted || c.Observed.Port != packet.Dst.Port() {
 			t.Errorf("%s: %v, want that it goes direct\n%s", line, err, c.Report())
 		}
 	}
-}
-
-func drainedPacket(t *testing.T, line string) trace.Packet {
-	t.Helper()
-	packet, err := trace.ParsePacket(line)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return packet
 }

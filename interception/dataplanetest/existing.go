@@ -64,12 +64,27 @@ func existingRedirect(mode sidecar.Mode, existing sidecar.Existing) sidecar.Redi
 // [sidecar.ExistingCapture] only those that its doc names survive.
 func Existing(t *testing.T, d interception.Dataplane) {
 	t.Helper()
+	inLivingPods(t, func(t *testing.T, r sidecar.Redirect, pod *Pod, plan *interception.Plan) {
+		t.Helper()
+		existingIn(t, d, r, pod, plan)
+	})
+}
+
+// inLivingPods runs a subtest for each mode and [sidecar.Existing], with a pod of its own and the
+// plan for it, which is not applied yet.
+func inLivingPods(t *testing.T, test func(*testing.T, sidecar.Redirect, *Pod, *interception.Plan)) {
+	t.Helper()
 	for _, mode := range []sidecar.Mode{sidecar.ModeRedirect, sidecar.ModeTProxy} {
 		for _, existing := range []sidecar.Existing{sidecar.ExistingSpare, sidecar.ExistingCapture} {
-			name := fmt.Sprintf("%s spare %t", mode, existing == sidecar.ExistingSpare)
-			t.Run(name, func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s spare %t", mode, existing == sidecar.ExistingSpare), func(t *testing.T) {
 				t.Parallel()
-				existingIn(t, d, existingRedirect(mode, existing))
+				r := existingRedirect(mode, existing)
+				plan, err := sidecar.Plan(r, interception.Facts{IPv6: true}, "living-pod")
+				if err != nil {
+					t.Fatal(err)
+				}
+				pod := NewPod(t, PodOptions{Ports: []uint16{80, 8080}, ProxyPorts: []uint16{15001, 15006}, ProxyUID: 1337, ProxyGID: 1337})
+				test(t, r, pod, plan)
 			})
 		}
 	}
@@ -82,13 +97,8 @@ type existingConnection struct {
 	first Side
 }
 
-func existingIn(t *testing.T, d interception.Dataplane, r sidecar.Redirect) {
+func existingIn(t *testing.T, d interception.Dataplane, r sidecar.Redirect, pod *Pod, plan *interception.Plan) {
 	t.Helper()
-	pod := NewPod(t, PodOptions{Ports: []uint16{80, 8080}, ProxyPorts: []uint16{15001, 15006}, ProxyUID: 1337, ProxyGID: 1337})
-	plan, err := sidecar.Plan(r, interception.Facts{IPv6: true}, "living-pod")
-	if err != nil {
-		t.Fatal(err)
-	}
 	world, err := pod.World(plan)
 	if err != nil {
 		t.Fatal(err)
