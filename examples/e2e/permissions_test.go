@@ -436,20 +436,26 @@ func refused(account string) func(*permissions) {
 			may bool
 		}{{p.full, true}, {p.reduction.Rendering, false}} {
 			p.Do("change the roles", func(ctx context.Context) error { return p.patchRoles(ctx, step.of) })
-			p.Await(fmt.Sprintf("the API server's word on %s: %t", account, step.may), func(ctx context.Context) (bool, error) {
-				review, err := p.Cluster.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
-					Spec: authorizationv1.SubjectAccessReviewSpec{
-						User: "system:serviceaccount:" + scenario.SystemNamespace + ":" + account,
-						ResourceAttributes: &authorizationv1.ResourceAttributes{
-							Namespace: scenario.SystemNamespace, Verb: "use",
-							Group: "security.openshift.io", Resource: "securitycontextconstraints", Name: "istio-cni",
-						},
-					},
-				}, metav1.CreateOptions{})
-				return err == nil && review.Status.Allowed == step.may, err
+			p.awaitAccess(account, step.may, authorizationv1.ResourceAttributes{
+				Namespace: scenario.SystemNamespace, Verb: "use",
+				Group: "security.openshift.io", Resource: "securitycontextconstraints", Name: "istio-cni",
 			})
 		}
 	}
+}
+
+// awaitAccess waits until the API server's authorizer, which follows the roles, allows or refuses
+// this to a service account.
+func (p *permissions) awaitAccess(account string, may bool, to authorizationv1.ResourceAttributes) {
+	p.t.Helper()
+	p.Await(fmt.Sprintf("the API server's word on %s: %t", account, may), func(ctx context.Context) (bool, error) {
+		review, err := p.Cluster.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: "system:serviceaccount:" + scenario.SystemNamespace + ":" + account, ResourceAttributes: &to,
+			},
+		}, metav1.CreateOptions{})
+		return err == nil && review.Status.Allowed == may, err
+	})
 }
 
 // patchRoles sets the cluster's roles to those of a rendering.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -71,6 +72,9 @@ func taintStays(verb string) func(*permissions) {
 			_, err := p.Cluster.Client.CoreV1().Nodes().Patch(ctx, p.Bridge.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 			return err
 		}
+		// The daemon of the need before looks for the taint again and again, and may still use its
+		// rights until the authorizer knows the role.
+		p.awaitAccess("istio-cni", false, authorizationv1.ResourceAttributes{Verb: verb, Resource: "nodes", Name: p.Bridge.Name})
 		p.Do("taint the node", func(ctx context.Context) error { return taint(ctx, `"effect":"NoSchedule"`) })
 		p.Cleanup("take the taint off", func(ctx context.Context) error { return taint(ctx, `"effect":"NoSchedule","$patch":"delete"`) })
 		p.Delete(p.Daemon(p.Bridge))
