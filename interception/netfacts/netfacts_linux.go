@@ -26,6 +26,9 @@ func read(in *os.File) (interception.Facts, error) {
 // "all" does not count by itself: writing it sets the others (ip-sysctl). A kernel without IPv6 has
 // no such directory; with ipv6.disable=1 the directory may have no interfaces.
 func ipv6(net fs.FS) (bool, error) {
+	if enabled, err := hasIPv6(net, "default"); err == nil && enabled {
+		return true, nil // as on most nodes; no other file has to be read
+	}
 	if _, err := fs.Stat(net, "ipv4"); err != nil {
 		return false, err
 	}
@@ -39,15 +42,19 @@ func ipv6(net fs.FS) (bool, error) {
 		if i.Name() == "all" {
 			continue
 		}
-		disabled, err := fs.ReadFile(net, "ipv6/conf/"+i.Name()+"/disable_ipv6")
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // the interface was removed meanwhile
-		} else if err != nil {
-			return false, err
-		}
-		if strings.TrimSpace(string(disabled)) != "1" {
-			return true, nil
+		if enabled, err := hasIPv6(net, i.Name()); enabled || err != nil {
+			return enabled, err
 		}
 	}
 	return false, nil
+}
+
+// hasIPv6 reports whether the interface has IPv6; false if there is no such interface, because it
+// may have been removed meanwhile.
+func hasIPv6(net fs.FS, name string) (bool, error) {
+	disabled, err := fs.ReadFile(net, "ipv6/conf/"+name+"/disable_ipv6")
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && strings.TrimSpace(string(disabled)) != "1", err
 }

@@ -134,6 +134,17 @@ func TestIPv6OfAKernelWithoutIt(t *testing.T) {
 	}
 }
 
+func TestIPv6OfNewInterfacesIsReadAlone(t *testing.T) {
+	t.Parallel()
+	unreadable := fstest.MapFS{ // a directory where a file belongs
+		"ipv6/conf/default/disable_ipv6":  {Data: []byte("0\n")},
+		"ipv6/conf/a/disable_ipv6/is/not": {Data: []byte("a file")},
+	}
+	if got, err := ipv6(unreadable); !got || err != nil {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
 func TestReadOfNoNamespace(t *testing.T) {
 	t.Parallel()
 	for _, ns := range []*interception.Netns{nil, {}} {
