@@ -122,10 +122,18 @@ func (o *Options) setDefaults() {
 	if o.Answered == nil {
 		o.Answered = func(int) {}
 	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		o.Version = cmp.Or(o.Version, info.Main.Version)
+	if o.Version == "" { // reading it takes long
+		o.Version = mainVersion()
 	}
-	o.Version = cmp.Or(o.Version, "(unknown version)")
+}
+
+// mainVersion is the version of the main module.
+func mainVersion() string {
+	version := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = info.Main.Version
+	}
+	return cmp.Or(version, "(unknown version)")
 }
 
 // limits are how long the plugin waits for answers. The setting timeout bounds all questions of an

@@ -55,7 +55,8 @@ const pluginCommand = "../../examples/istio-cni"
 // build builds a command with Go tags, as make build does, and returns its path.
 func build(command, name string, tags ...string) (string, error) {
 	path := filepath.Join(built, name)
-	builder := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-tags", strings.Join(tags, ","), "-o", path, command)
+	flags := "-s -w -X github.com/meshcni/meshcni/internal/version.version=test"
+	builder := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", flags, "-tags", strings.Join(tags, ","), "-o", path, command)
 	builder.Env = append(os.Environ(), "CGO_ENABLED=0")
 	return path, finish(builder)
 }

@@ -10,9 +10,11 @@ var version string
 // String returns the version that the linker has set or, without one, the main module's, as go
 // install sets it; empty if neither is known.
 func String() string {
-	info, ok := debug.ReadBuildInfo()
-	if version == "" && ok {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.Main.Version
 	}
-	return version
+	return ""
 }
