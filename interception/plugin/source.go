@@ -25,8 +25,6 @@ const (
 // learn asks the sources for the pod: the node agent, then the API server.
 func (c *call) learn(ctx context.Context, conf *config, ref podsource.Ref) (podsource.Answer, error) {
 	defer c.stage("source")()
-	ctx, cancel := context.WithTimeout(ctx, conf.Timeout.Duration())
-	defer cancel()
 	answer, err := c.ask(ctx, conf, ref)
 	for round := 1; round <= replacementRounds && isReplaced(err) && c.pause(ctx, round); round++ {
 		answer, err = c.ask(ctx, conf, ref)
