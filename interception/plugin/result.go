@@ -4,6 +4,7 @@ package plugin
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,17 +23,12 @@ func passThrough(previous json.RawMessage, version string) ([]byte, error) {
 	if len(previous) == 0 || string(previous) == "null" {
 		return json.Marshal(map[string]string{"cniVersion": version})
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(previous, &fields); err != nil {
-		return nil, errors.New("it is not a JSON object")
-	}
-	if _, found := fields["cniVersion"]; !found {
-		fields["cniVersion"], _ = json.Marshal(version)
-		previous, _ = json.Marshal(fields)
-	}
-	from, err := create.DecodeVersion(previous)
+	from, err := versionOf(previous)
 	if err != nil {
 		return nil, err
+	}
+	if from == "" {
+		from, previous = version, withVersion(previous, version)
 	}
 	result, err := create.Create(from, previous)
 	if err != nil {
@@ -49,6 +45,29 @@ func passThrough(previous json.RawMessage, version string) ([]byte, error) {
 		return nil, fmt.Errorf("convert it from version %s to %s: %w", from, version, err)
 	}
 	return converted, nil
+}
+
+// versionOf returns the version of a result, or "" if it has none.
+func versionOf(result json.RawMessage) (string, error) {
+	var has struct {
+		CNIVersion *string `json:"cniVersion"`
+	}
+	if err := json.Unmarshal(result, &has); err != nil {
+		return "", fmt.Errorf("it is not a JSON object with a version: %w", err)
+	}
+	if has.CNIVersion == nil {
+		return "", nil
+	}
+	return cmp.Or(*has.CNIVersion, "0.1.0"), nil // as the specification has it
+}
+
+// withVersion returns a result, which is a JSON object, with this version.
+func withVersion(result json.RawMessage, version string) json.RawMessage {
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(result, &fields) // it is an object
+	fields["cniVersion"], _ = json.Marshal(version)
+	with, _ := json.Marshal(fields)
+	return with
 }
 
 // convert converts a result, given as it came and as its version understands it.
