@@ -224,29 +224,27 @@ func (d Dialect) knows(annotation string) bool {
 // wrapping [ErrDialect], or nil. It calls no function of the dialect.
 func (d Dialect) Validate() error {
 	var errs []error
-	refuse := func(at string, reason error) {
-		if reason != nil {
-			errs = append(errs, fmt.Errorf("%w: %s: %w", ErrDialect, at, reason))
-		}
-	}
 	for i, f := range d.Fields {
-		refuse(fmt.Sprintf("field %d (%s)", i, f.Parameter), d.fieldMistake(f))
+		if err := d.Membership.fieldMistake(f); err != nil { // most dialects are valid, and this runs for each pod
+			errs = append(errs, fmt.Errorf("%w: field %d (%s): %w", ErrDialect, i, f.Parameter, err))
+		}
 	}
 	for i, key := range d.Ignored {
-		at := fmt.Sprintf("ignored key %d", i)
-		if key.Kind == interception.SourceField {
-			refuse(at, errors.New("a field of the pod is never ignored"))
-			continue
+		err := errors.New("a field of the pod is never ignored")
+		if key.Kind != interception.SourceField {
+			err = d.Membership.keyMistake(key.Kind, key.Key)
 		}
-		refuse(at, d.keyMistake(key.Kind, key.Key))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%w: ignored key %d: %w", ErrDialect, i, err))
+		}
 	}
 	if slices.Contains(d.Prefixes, "") {
-		refuse("prefixes", errors.New("an empty one would have every annotation reported: remove it"))
+		errs = append(errs, fmt.Errorf("%w: prefixes: an empty one would have every annotation reported: remove it", ErrDialect))
 	}
 	return errors.Join(errs...)
 }
 
-func (d Dialect) fieldMistake(f Field) error {
+func (m Membership) fieldMistake(f Field) error {
 	switch {
 	case f.Parameter == "":
 		return errors.New("it names no parameter: its value would have no provenance")
@@ -259,16 +257,18 @@ func (d Dialect) fieldMistake(f Field) error {
 	}
 	var errs []error
 	for _, key := range f.Keys {
-		errs = append(errs, d.keyMistake(f.Kind, key))
+		if err := m.keyMistake(f.Kind, key); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }
 
-func (d Dialect) keyMistake(kind interception.SourceKind, key string) error {
+func (m Membership) keyMistake(kind interception.SourceKind, key string) error {
 	switch kind {
 	case interception.SourceAnnotation, interception.SourceLabel:
 	case interception.SourceEnv:
-		if d.Membership.ProxyContainer == "" {
+		if m.ProxyContainer == "" {
 			return fmt.Errorf("the variable %q is of no container: Membership names no ProxyContainer", key)
 		}
 	case interception.SourceField:
