@@ -3,12 +3,11 @@
 package filesystem
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,7 +17,7 @@ import (
 // container runtime takes such a name for a CNI configuration.
 const (
 	temporaryInfix = ".tmp."
-	randomBytes    = 8
+	randomDigits   = 16
 )
 
 // IsTemporary reports whether this package gives such names to temporary files: the target's,
@@ -29,13 +28,13 @@ func IsTemporary(name string) bool {
 		return false
 	}
 	random := name[i+len(temporaryInfix):]
-	return len(random) == 2*randomBytes && strings.Trim(random, "0123456789abcdef") == ""
+	return len(random) == randomDigits && strings.Trim(random, "0123456789abcdef") == ""
 }
 
+// temporaryName returns a name that no other writer takes. It need not be a secret, because create
+// takes no file that exists.
 func temporaryName(target string) string {
-	var b [randomBytes]byte
-	rand.Read(b[:]) // never fails
-	return target + temporaryInfix + hex.EncodeToString(b[:])
+	return fmt.Sprintf("%s%s%0*x", target, temporaryInfix, randomDigits, rand.Uint64())
 }
 
 // writeTemporary writes and syncs a new file beside the target called name, and returns the new
