@@ -223,7 +223,7 @@ func TestAgentKeepsNoConnectionThatTookTooLong(t *testing.T) {
 	}
 	slow := agent
 	slow.CallTimeout = 50 * time.Millisecond
-	wantFailure(t, slow.Report(t.Context(), nil), podsource.ErrTimeout, "50ms for one request are over")
+	wantFailure(t, slow.Report(t.Context(), nil), podsource.ErrTimeout, "no answer within 50ms for one request")
 	close(proceed)
 	status, err := agent.Status(t.Context())
 	if err != nil || !status.Ready || calls.Load() != 3 {

@@ -237,12 +237,12 @@ func TestAgentThatHangs(t *testing.T) {
 			agent := agentFor(dir)
 			agent.CallTimeout = 30 * time.Millisecond
 			_, err := agent.Pod(t.Context(), web)
-			wantFailure(t, err, podsource.ErrTimeout, "the 30ms for one request are over: context deadline exceeded (asked 2 times); see the node agent's log")
+			wantFailure(t, err, podsource.ErrTimeout, "no answer within 30ms for one request: context deadline exceeded (asked 2 times); see the node agent's log")
 
 			agent = agentFor(dir)
 			agent.Timeout = 30 * time.Millisecond
 			_, err = agent.Pod(t.Context(), web)
-			wantFailure(t, err, podsource.ErrTimeout, "30ms in all are over")
+			wantFailure(t, err, podsource.ErrTimeout, "no answer within 30ms in all")
 		})
 	}
 }

@@ -445,7 +445,7 @@ func TestServerThatHangs(t *testing.T) {
 		source := sourceFor(t, server)
 		source.CallTimeout = 20 * time.Millisecond
 		_, err := source.Pod(t.Context(), web)
-		failure := wantFailure(t, err, podsource.ErrTimeout, "the 20ms for one request are over: context deadline exceeded (asked 10 times)")
+		failure := wantFailure(t, err, podsource.ErrTimeout, "no answer within 20ms for one request: context deadline exceeded (asked 10 times)")
 		if failure.Attempts != 10 {
 			t.Errorf("asked %d times", failure.Attempts)
 		}
@@ -455,7 +455,7 @@ func TestServerThatHangs(t *testing.T) {
 		source := sourceFor(t, server)
 		source.Timeout = 30 * time.Millisecond
 		_, err := source.Pod(t.Context(), web)
-		wantFailure(t, err, podsource.ErrTimeout, "30ms in all are over: context deadline exceeded; check the API server's health")
+		wantFailure(t, err, podsource.ErrTimeout, "no answer within 30ms in all: context deadline exceeded; check the API server's health")
 	})
 	t.Run("caller ends", func(t *testing.T) {
 		t.Parallel()
@@ -478,7 +478,7 @@ func TestServerThatDrips(t *testing.T) {
 	}))
 	source.Timeout = 50 * time.Millisecond
 	_, err := source.Pod(t.Context(), web)
-	wantFailure(t, err, podsource.ErrTimeout, "50ms in all are over")
+	wantFailure(t, err, podsource.ErrTimeout, "no answer within 50ms in all")
 }
 
 func TestPauseEndsWithTheContext(t *testing.T) {

@@ -129,7 +129,7 @@ func TestChainHasTimeWithoutBeingGivenAny(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		_, err := podsource.Chain{Links: []podsource.Link{{Name: "a", Source: sourceFunc(hanging)}}}.Ask(t.Context(), web)
-		const want = "pod shop/web-0: no source knows it: node agent did not answer in time: the 30s for all sources are over: " +
+		const want = "pod shop/web-0: no source knows it: node agent did not answer in time: no answer within 30s for all sources: " +
 			"context deadline exceeded; see the node agent's log"
 		if took := time.Since(began); took != 30*time.Second || err.Error() != want {
 			t.Errorf("got %v after %v", err, took)

@@ -52,7 +52,7 @@ var (
 	ErrStalePod = errors.New("knows another pod of that name")
 	// ErrNotReady means that the agent does not know the pods of its node yet. Asking again soon
 	// doesn't help.
-	ErrNotReady = errors.New("is not ready to tell yet")
+	ErrNotReady = errors.New("is not ready to answer yet")
 	// ErrProtocol means that the agent doesn't offer this in a version of the protocol that this
 	// package knows: the agent is older or newer.
 	ErrProtocol = errors.New("speaks another version of the protocol")

@@ -63,9 +63,9 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// withTimeout returns a context whose cause says which time is over.
+// withTimeout returns a context whose cause says which time limit was exceeded.
 func withTimeout(ctx context.Context, d time.Duration, what string) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, d, fmt.Errorf("the %v %s are over: %w", d, what, context.DeadlineExceeded))
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("no answer within %v %s: %w", d, what, context.DeadlineExceeded))
 }
 
 func orDefault(d, standard time.Duration) time.Duration {

@@ -32,7 +32,7 @@ const (
 const InstanceHeader = "Agent-Instance"
 
 // errTooLong is the cause when the time for a request is over.
-var errTooLong = fmt.Errorf("the %v for one request are over: %w", workWithin, context.DeadlineExceeded)
+var errTooLong = fmt.Errorf("the request took longer than %v: %w", workWithin, context.DeadlineExceeded)
 
 // socketServer answers on a unix socket, within bounds.
 type socketServer struct {
