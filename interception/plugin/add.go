@@ -80,7 +80,7 @@ func (a *addition) capture(ctx context.Context, c *config, ref podsource.Ref) er
 
 // withTimeout returns a context that ends when the time for an ADD or a CHECK is over.
 func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, d, fmt.Errorf("the timeout of %v is over: %w", d, context.DeadlineExceeded))
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("the timeout of %v has expired: %w", d, context.DeadlineExceeded))
 }
 
 // decideAlone decides about a pod for which no source has to be asked.

@@ -62,7 +62,7 @@ func (o *Options) backend(setting string) (backend, error) {
 // checkLinked says why the result of [Options].Dataplanes cannot be used.
 func checkLinked(linked []choice.Candidate) error {
 	if len(linked) == 0 {
-		return errors.New("this build is linked with no dataplane")
+		return errors.New("no dataplane is linked into this build")
 	}
 	for _, c := range linked {
 		if c.Dataplane == nil {

@@ -155,7 +155,7 @@ func TestWithoutIPTables(t *testing.T) {
 func TestDataplanesMustBeThere(t *testing.T) {
 	t.Parallel()
 	for want, candidates := range map[string][]choice.Candidate{
-		"this build is linked with no dataplane": nil,
+		"no dataplane is linked into this build": nil,
 		`the dataplane "nftables" is nil`:        {{Name: choice.NFTables}},
 		`the dataplane "iptables" is nil`:        {{Name: choice.NFTables, Dataplane: failing{}}, {Name: choice.IPTables}},
 	} {

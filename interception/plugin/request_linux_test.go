@@ -134,7 +134,7 @@ func TestBeforeIsHeldToItsContract(t *testing.T) {
 			func(ctx context.Context) (sidecar.Decision, bool, error) {
 				<-ctx.Done()
 				return sidecar.Decision{}, false, context.Cause(ctx)
-			}, types.ErrInternal, "decide about pod shop/web-0: the timeout of 1ms is over", "tries again",
+			}, types.ErrInternal, "decide about pod shop/web-0: the timeout of 1ms has expired", "tries again",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
