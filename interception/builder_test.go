@@ -82,7 +82,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"direction in raw", "raw comes before connection tracking", func(b *Builder) {
 			b.Raw("c").Do("rule", Match{Direction: DirectionReply}, Return{}, "reason")
 		}},
-		{"no direction", "direction 3 is none", func(b *Builder) {
+		{"no direction", "direction 3 is not a direction", func(b *Builder) {
 			b.Mangle("c").Do("rule", Match{Direction: DirectionReply + 1}, Return{}, "reason")
 		}},
 		{"flags of UDP", "only TCP has flags", func(b *Builder) {

@@ -16,7 +16,7 @@ const maxJumps = 15
 // it already; it is for plans made in other ways.
 func (p *Plan) Validate() error {
 	if p == nil {
-		return &PlanError{At: "plan", Err: errors.New("it is nil: one without objects stands for no rules")}
+		return &PlanError{At: "plan", Err: errors.New("it is nil: a plan without objects means no rules")}
 	}
 	v := validator{plan: p, ids: map[RuleID]bool{}, sets: map[SetName]Family{}}
 	v.check(place{kind: "owner"}, p.Owner.Validate())

@@ -19,7 +19,7 @@ func validateAction(t Table, r Rule, hooks []Hook) error {
 	case !ok:
 		return errors.New("the rule has no action")
 	case !slices.Contains(rules.tables, t.Kind):
-		return fmt.Errorf("%s has no place in a %s table: it belongs into %v", r.Action, t.Kind, rules.tables)
+		return fmt.Errorf("%s is not for a %s table: it belongs in %v", r.Action, t.Kind, rules.tables)
 	case rules.transport && r.Match.L4.Protocol() == AnyProtocol:
 		return fmt.Errorf("%s needs a protocol: match TCP() or UDP()", r.Action)
 	}
@@ -91,7 +91,7 @@ func validateValues(t Table, r Rule) error {
 
 func portError(a Action, port Port) error {
 	if port == 0 {
-		return fmt.Errorf("%s: port 0 is none: name the proxy's port", a)
+		return fmt.Errorf("%s: port 0 is not a port: name the proxy's", a)
 	}
 	return nil
 }

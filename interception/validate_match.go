@@ -56,7 +56,7 @@ func validateL4(l L4) error {
 
 func validateDirection(d Direction) error {
 	if d > DirectionReply {
-		return fmt.Errorf("%s is none: use DirectionOriginal or DirectionReply", d)
+		return fmt.Errorf("%s is not a direction: use DirectionOriginal or DirectionReply", d)
 	}
 	return nil
 }

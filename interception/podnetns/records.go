@@ -55,7 +55,7 @@ func (r *Records) Record(pod Pod) (*journal.Record, error) {
 		damaged = nil
 	}
 	if damaged != nil {
-		damaged = fmt.Errorf("a record that may be that of pod %s cannot be read: %w; have the pod that it is of created again", pod, damaged)
+		damaged = fmt.Errorf("a record that may be that of pod %s cannot be read: %w; recreate the pod that it belongs to", pod, damaged)
 	}
 	if latest == nil {
 		return nil, damaged

@@ -45,7 +45,7 @@ func subjectOf[R Rules](rules R) (subject, error) {
 		return observed(r)
 	case *interception.Plan:
 		if r == nil {
-			return subject{}, errors.New("the plan is nil: one without objects stands for no rules")
+			return subject{}, errors.New("the plan is nil: a plan without objects means no rules")
 		}
 		return subject{plan: r, traced: r}, r.Validate()
 	default:

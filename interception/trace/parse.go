@@ -39,7 +39,7 @@ func ParsePacket(line string) (Packet, error) {
 	if len(rest) == 1 {
 		packet.Src, err = netip.ParseAddrPort(rest[0])
 	} else if len(rest) > 1 {
-		err = fmt.Errorf("%q is too much", rest)
+		err = fmt.Errorf("%q is not expected after the destination", rest)
 	}
 	if err != nil {
 		return Packet{}, fmt.Errorf("packet %q: source: %w", line, err)
