@@ -250,4 +250,4 @@ func (d *document) head() ([]member, error) {
 	return head, nil
 }
 
-var errNoName = errors.New(`the single configuration names no network, and no runtime runs a list without: add a "name"`)
+var errNoName = errors.New(`the single configuration has no "name", and runtimes refuse a list without one: add it`)

@@ -75,8 +75,8 @@ func TestLiftKeepsEveryVersion(t *testing.T) {
 func TestLiftRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, doc, want string }{
-		{"no name", ` {"type":"a"}`, `line 1, column 2: the single configuration names no network`},
-		{"empty name", `{"type":"a","name":""}`, `line 1, column 20: the single configuration names no network`},
+		{"no name", ` {"type":"a"}`, `line 1, column 2: the single configuration has no "name"`},
+		{"empty name", `{"type":"a","name":""}`, `line 1, column 20: the single configuration has no "name"`},
 		{"name that is no string", `{"type":"a","name":1}`, `line 1, column 20: "name" is not a string`},
 		{"version that is no string", `{"type":"a","name":"n","cniVersion":null}`, `line 1, column 37: "cniVersion" is not a string`},
 	} {

@@ -23,7 +23,7 @@ import (
 // ErrInUse is in the error of [Installer.Uninstall] if a daemon is at work on this node, which
 // would restore everything.
 var ErrInUse = errors.New("a daemon is running on this node and would put everything back: " +
-	"end it for good first, such as by deleting its DaemonSet")
+	"stop it for good first, for example by deleting its DaemonSet")
 
 // Uninstall removes what the parts have installed, in this process or an earlier one: first the
 // entry from the CNI configurations; then, after it has written the marker, the kubeconfig and the

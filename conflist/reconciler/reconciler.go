@@ -45,7 +45,7 @@ func (o Options) validate() error {
 		errs = append(errs, fmt.Errorf("%w: the directory %q is not an absolute path", ErrInvalid, o.Directory))
 	}
 	if o.Claims == nil {
-		errs = append(errs, fmt.Errorf("%w: the claim has no place: set Claims", ErrInvalid))
+		errs = append(errs, fmt.Errorf("%w: there is no directory for the claim: set Claims", ErrInvalid))
 	}
 	return errors.Join(errs...)
 }

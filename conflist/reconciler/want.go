@@ -76,7 +76,7 @@ func (w Want) checkFile() error {
 	case Standalone:
 		extensions = []string{".conf", ".json"}
 	case Splice, Auto:
-		return fmt.Errorf("a file of our own, %q, has no place in mode %s: leave it out, or choose another mode", w.File, w.Mode.orSplice())
+		return fmt.Errorf("the file %q is not used in mode %s: leave it out, or choose another mode", w.File, w.Mode.orSplice())
 	}
 	if !isBare(w.File, extensions...) {
 		return fmt.Errorf("the file %q: in mode %s it is a bare file name that ends in %s", w.File, w.Mode, strings.Join(extensions, " or "))
