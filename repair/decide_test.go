@@ -221,7 +221,7 @@ invalid repair policy: rule 3: delete comes after report, which can always be do
 invalid repair policy: rule 4: the controller of a Deployment's pods is a ReplicaSet: name that
 invalid repair policy: rule 5: the controller of a CronJob's pods is a Job: name that
 invalid repair policy: rule 6: a namespace has no name: leave the list empty for all
-invalid repair policy: rule 7: nothing is done about "healthy": name broken, suspect, unknown, changed, outdated
+invalid repair policy: rule 7: no rule can act on the verdict "healthy": name broken, suspect, unknown, changed, outdated
 invalid repair policy: rule 8: only broken pods are repaired in place: others have their rules, or it is unknown which
 invalid repair policy: the label has the value "true" and no key`
 	if err.Error() != want {

@@ -84,7 +84,7 @@ func (r Rule) mistakes() []error {
 	}
 	for _, v := range r.Verdicts {
 		if !actionable(v) {
-			errs = append(errs, fmt.Errorf("nothing is done about %q: name %s", v, listed(actionables())))
+			errs = append(errs, fmt.Errorf("no rule can act on the verdict %q: name %s", v, listed(actionables())))
 		}
 	}
 	for i, mode := range r.Do {

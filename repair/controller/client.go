@@ -73,11 +73,11 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (repair.Pod, e
 // Do labels, deletes or evicts a pod.
 func (c *Client) Do(ctx context.Context, action repair.Action) error {
 	if action.Target.UID == "" || action.Target.ResourceVersion == "" {
-		return fmt.Errorf("%s pod %s: its UID or resourceVersion isn't known, so that another could be hit", action.Do, action.Target)
+		return fmt.Errorf("%s pod %s: its UID or resourceVersion isn't known, and another pod could be changed instead", action.Do, action.Target)
 	}
 	request, body := c.write(action)
 	if request == nil {
-		return fmt.Errorf("%s pod %s: nothing that an API server does", action.Do, action.Target)
+		return fmt.Errorf("%s pod %s: the API server has no such operation", action.Do, action.Target)
 	}
 	encoded, err := json.Marshal(body)
 	if err == nil {
