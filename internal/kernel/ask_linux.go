@@ -170,7 +170,7 @@ func Verdict(m syscall.NetlinkMessage) error {
 		size += unix.SizeofNlMsghdr
 	}
 	if len(m.Data) < size {
-		return fmt.Errorf("%w: a message of %d bytes is none", ErrNoAnswer, len(m.Data))
+		return fmt.Errorf("%w: %d bytes are too few for a message", ErrNoAnswer, len(m.Data))
 	}
 	code := int32(binary.NativeEndian.Uint32(m.Data))
 	switch {
