@@ -50,8 +50,8 @@ func TestADirectoryThatIsMovedOnTheNode(t *testing.T) {
 					t.Fatal(err)
 				}
 				p.mustEndByItself(exitFailure, at+": the directory that is mounted here was moved away or removed", "has to be started again")
-				if strings.Contains(p.log.String(), "told to stop") {
-					t.Errorf("it was told to:\n%s", p.log)
+				if strings.Contains(p.log.String(), "stopping; everything stays") {
+					t.Errorf("it was stopped:\n%s", p.log)
 				}
 
 				if err := syscall.Unmount(at, syscall.MNT_DETACH); err != nil {
