@@ -175,7 +175,7 @@ func TestUninstallOnRequest(t *testing.T) {
 	n := newNode(t)
 	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
 	first := n.startReady()
-	if output := n.mustUninstall("--on-exit"); !strings.Contains(output, "when it is told to stop") || !n.hasEntry("10-calico.conflist") {
+	if output := n.mustUninstall("--on-exit"); !strings.Contains(output, "when it is stopped") || !n.hasEntry("10-calico.conflist") {
 		t.Errorf("output:\n%s", output)
 	}
 	second := n.startReady() // forgets it, whether a newer version or the same one after a crash

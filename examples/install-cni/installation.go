@@ -132,9 +132,9 @@ func hint(err error, s settings.Settings) error {
 	case "Kubeconfig.CAFile":
 		return fmt.Errorf("%w; name its file with kube-ca-file, or set skip-tls-verify", err)
 	case "NodeNetDir":
-		return fmt.Errorf("%w (cni-net-dir is %s: say there how the node calls the directory)", err, s.NodeNetDir)
+		return fmt.Errorf("%w (cni-net-dir is %s: set it to the path that the directory has on the node)", err, s.NodeNetDir)
 	case "Want.Primary":
-		return fmt.Errorf("%w (cni-conf-name is %s; with fixed-default-network files that sort before it don't matter)", err, s.ConfName)
+		return fmt.Errorf("%w (cni-conf-name is %s; with fixed-default-network, files that sort before it don't matter)", err, s.ConfName)
 	}
 	return err
 }

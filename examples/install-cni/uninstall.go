@@ -127,7 +127,7 @@ func runUninstall(
 		if err := node.RequestUninstall(env.watched(ctx)); err != nil {
 			return err
 		}
-		log.Info("the daemon on this node uninstalls when it is told to stop")
+		log.Info("the daemon on this node will uninstall when it is stopped")
 		return nil
 	}
 	return finish(hint(err, s), log)

@@ -125,9 +125,9 @@ func daemon() []Setting {
 	t.add("fixed-default-network", "false", boolean(func(s *Settings) *bool { return &s.FixedDefaultNetwork }),
 		"the runtime uses the network of cni-conf-name by name (CRI-O's cni_default_network), so that files that sort before it don't matter")
 	t.add("uninstall-on-exit", "false", boolean(func(s *Settings) *bool { return &s.UninstallOnExit }),
-		"uninstall when told to stop (SIGTERM, SIGINT); otherwise everything stays in place for the next version")
+		"uninstall when stopped (SIGTERM, SIGINT); otherwise everything stays in place for the next version")
 	t.add("uninstall-on-deletion", "true", boolean(func(s *Settings) *bool { return &s.UninstallOnDeletion }),
-		"when told to stop, ask the API server whether this DaemonSet was deleted, which needs a role with get of it, and uninstall if so; "+
+		"when stopped, ask the API server whether this DaemonSet was deleted, which needs a role with get of it, and uninstall if so; "+
 			"not with skip-tls-verify")
 	t.add("installation-config-map", "", label(func(s *Settings) *string { return &s.InstallationConfigMap }),
 		"the ConfigMap in pod-namespace that only the end of the installation removes; it is watched where node-name is set, and its removal "+
