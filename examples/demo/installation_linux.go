@@ -88,7 +88,7 @@ func (d *demonstration) awaitRestored(ctx context.Context, change func() error) 
 
 func (d *demonstration) stopDaemon(context.Context) (string, error) {
 	if err := d.daemon.stop(); err != nil {
-		return "", fmt.Errorf("install-cni did not end well: %w", err)
+		return "", fmt.Errorf("install-cni failed: %w", err)
 	}
 	return "our entry, the binary and the kubeconfig are still there", errors.Join(
 		d.contains(d.installed),

@@ -73,7 +73,7 @@ func parsePod(text []byte) (podManifest, error) {
 	case pod.Name == "":
 		return podManifest{}, errors.New("metadata.name is missing: add one")
 	case pod.HostNetwork:
-		return podManifest{}, errors.New("spec.hostNetwork is true: such a pod has no network of its own that anything could be shown in")
+		return podManifest{}, errors.New("spec.hostNetwork is true: such a pod has no network of its own, so there is nothing to show")
 	case len(pod.Containers) == 0:
 		return podManifest{}, errors.New("spec.containers is empty: a pod has one container at least")
 	}

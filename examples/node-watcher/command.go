@@ -162,7 +162,7 @@ func watch(ctx context.Context, env environment, o options, log *slog.Logger) er
 		group.Go(func() { end(after.run(working)) })
 	}
 	group.Go(func() {
-		server := agentserver.Server{Pods: asked{pods, memory}, Status: pods, OnError: func(err error) { log.Warn("a request", "error", err) }}
+		server := agentserver.Server{Pods: asked{pods, memory}, Status: pods, OnError: func(err error) { log.Warn("a request failed", "error", err) }}
 		end(server.Serve(working, listener))
 	})
 	group.Wait()
@@ -220,7 +220,7 @@ func (a *announcer) line(what any) {
 		a.mu.Unlock()
 	}
 	if err != nil {
-		a.log.Warn("can't tell the daemon how this is going", "error", err)
+		a.log.Warn("can't report progress to the daemon", "error", err)
 	}
 }
 

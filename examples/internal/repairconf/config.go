@@ -110,7 +110,7 @@ func addWord(rule *repair.Rule, word string) error {
 	case "lose-unowned":
 		rule.LoseUnowned = true
 		if list != "" {
-			return errors.New("lose-unowned stands alone")
+			return errors.New("lose-unowned takes no value")
 		}
 		return nil
 	default:

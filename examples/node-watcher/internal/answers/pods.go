@@ -207,7 +207,7 @@ func (p *Pods) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, erro
 	switch {
 	case !found || !isPod:
 		if brokenAt != "" && brokenAt == p.informer.LastSyncResourceVersion() {
-			return interception.Pod{}, fmt.Errorf("%w: the API server has said nothing lately", podsource.ErrNotReady)
+			return interception.Pod{}, fmt.Errorf("%w: the API server has not answered lately", podsource.ErrNotReady)
 		}
 		return interception.Pod{}, podsource.ErrNotFound
 	case known.TooLarge:
