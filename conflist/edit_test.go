@@ -25,7 +25,7 @@ func TestInsertAndRemoveByteByByte(t *testing.T) {
 		{"blanks between entries", `{"plugins":[{"type":"a"},  {"type":"b"}]}`, `{"plugins":[{"type":"a"},  {"type":"b"},  {"type":"m"}]}`},
 		{"blanks before the bracket", `{"plugins":[{"type":"a"} ` + "\t" + `]}`, `{"plugins":[{"type":"a"},{"type":"m"} ` + "\t" + `]}`},
 		{
-			"one entry a line, bracket behind it", "{\"plugins\": [\n  {\"type\": \"a\"}]}",
+			"one entry a line, bracket after it", "{\"plugins\": [\n  {\"type\": \"a\"}]}",
 			"{\"plugins\": [\n  {\"type\": \"a\"},\n  {\"type\": \"m\"}]}",
 		},
 		{

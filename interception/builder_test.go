@@ -48,7 +48,7 @@ func TestBuildRefuses(t *testing.T) {
 			c.Entry(Prerouting, Match{}, "reason")
 			c.Do("rule", Match{UID: Is(UIDs(1))}, Return{}, "reason")
 		}},
-		{"outgoing interface in prerouting, behind a jump", "no outgoing interface", func(b *Builder) {
+		{"outgoing interface in prerouting, after a jump", "no outgoing interface", func(b *Builder) {
 			inner, outer := b.NAT("inner"), b.NAT("outer")
 			outer.Entry(Prerouting, Match{}, "reason")
 			outer.Call("call", Match{}, inner, "reason")

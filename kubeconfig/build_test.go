@@ -136,7 +136,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"no host", func(in *kubeconfig.Input) { in.Server.Host = ":443" }, kubeconfig.ErrServer, "nor a DNS name"},
 		{"IPv4 in brackets", func(in *kubeconfig.Input) { in.Server.Host = "[10.96.0.1]:443" }, kubeconfig.ErrServer, "brackets are for IPv6 only"},
 		{"IPv6 without brackets", func(in *kubeconfig.Input) { in.Server.Host = "fd00::1:443" }, kubeconfig.ErrServer, "fd00::1:443"},
-		{"no port behind the colon", func(in *kubeconfig.Input) { in.Server.Host = "api:" }, kubeconfig.ErrServer, `port is ""`},
+		{"no port after the colon", func(in *kubeconfig.Input) { in.Server.Host = "api:" }, kubeconfig.ErrServer, `port is ""`},
 		{"port out of range", func(in *kubeconfig.Input) { in.Server.Host = "api:70000" }, kubeconfig.ErrServer, `port is "70000"`},
 		{"http", func(in *kubeconfig.Input) { in.Server.Scheme = "http" }, kubeconfig.ErrServer, "clear text"},
 		{"no trust", func(in *kubeconfig.Input) { in.CA = nil }, kubeconfig.ErrCA, "or set Insecure"},

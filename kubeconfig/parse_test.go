@@ -183,7 +183,7 @@ func TestKubeconfigsThatAreRefused(t *testing.T) {
 		{"open quote", "the-token", `"the-token`, "line 15: a quote is not closed"},
 		{"open single quote", "the-token", `'the''token`, "line 15: a quote is not closed"},
 		{"strange escape", "the-token", `"the\xtoken"`, "line 15: it has a backslash followed by something"},
-		{"behind a quote", "the-token", `"the"-token`, "line 15: there is something after its value"},
+		{"after a quote", "the-token", `"the"-token`, "line 15: there is something after its value"},
 		{"control character", "the-token", "the\x07token", "line 15: it has characters that are not text"},
 		{"no UTF-8", "the-token", "the\xfftoken", "line 15: it has characters that are not text"},
 		{"too deep", "the-token", "\n" + deep(20), "too many levels"},

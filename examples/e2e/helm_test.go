@@ -83,7 +83,7 @@ func TestHelmUninstall(t *testing.T) {
 	}
 	plain := s.Pod(scenario.Workload{Name: "plain", Injected: true, Node: s.Bridge.Name})
 	if rules := s.Rules(plain); rules != "" {
-		t.Errorf("a pod that started behind the uninstall has rules:\n%s", rules)
+		t.Errorf("a pod that started after the uninstall has rules:\n%s", rules)
 	}
 	s.Delete(plain)
 	s.Delete(captured)

@@ -29,6 +29,6 @@ func TestNativeSidecar(t *testing.T) {
 	s.Expect(client, server, 8080, "outbound client", "inbound server")
 	said := s.LogsOf(client, "early")
 	if strings.Count(said, `"via":["outbound client","inbound server"]`) != 2 {
-		t.Errorf("an init container behind the proxy was answered %s", said)
+		t.Errorf("an init container after the proxy was answered %s", said)
 	}
 }

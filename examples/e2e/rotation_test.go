@@ -159,7 +159,7 @@ func (d *day) startBehind(n *soaked, r rotation) {
 		err = d.pods.stopPod(pod)
 	}
 	if err != nil {
-		d.t.Errorf("behind the rotation on %s: %v", n.Name, err)
+		d.t.Errorf("after the rotation on %s: %v", n.Name, err)
 	}
 	d.rotations = append(d.rotations, r)
 	d.t.Logf("%s  %s: the kubelet gave the daemon another token, at an age of %v of the one before; the kubeconfig had it %v later",

@@ -76,7 +76,7 @@ func TestReadinessTaint(t *testing.T) {
 	}
 	s.Do("uninstall", func(context.Context) error { return s.Uninstall() })
 	if left := taints(s, never); slices.Contains(left, readinessTaint) || !slices.Contains(left, dedicated) {
-		t.Errorf("behind the uninstall %s has the taints %q", never.Name, left)
+		t.Errorf("after the uninstall %s has the taints %q", never.Name, left)
 	}
 }
 

@@ -119,7 +119,7 @@ func TestInstallOnce(t *testing.T) {
 	}
 	n.wantPlugins("10-calico.conflist", "calico", "portmap", "istio-cni")
 	if out, _ := n.command(exitOK, "install", "--dry-run"); out != "nothing to do\n" {
-		t.Errorf("dry run behind it:\n%s", out)
+		t.Errorf("dry run after it:\n%s", out)
 	}
 	if out, _ := n.command(exitOK, "status"); !strings.Contains(out, "none at work") {
 		t.Errorf("status:\n%s", out)
@@ -169,6 +169,6 @@ func TestUninstallDryRun(t *testing.T) {
 	}
 	n.wantOnly("10-bridge.conf", "20-calico.conflist")
 	if out, _ := n.command(exitOK, "uninstall", "--dry-run"); !strings.Contains(out, "keep") {
-		t.Errorf("behind it:\n%s", out)
+		t.Errorf("after it:\n%s", out)
 	}
 }

@@ -133,7 +133,7 @@ func TestOffsets(t *testing.T) {
 			c.Do("drop.all", port(443), interception.Drop{}, "what is not redirected yet")
 			at(interception.Filter, -150)
 		},
-		"a filter behind nat": func(b *interception.Builder, at at) {
+		"a filter after nat": func(b *interception.Builder, at at) {
 			c := b.Filter("output")
 			c.Entry(interception.Output, match{}, "an entry")
 			c.Do("drop", port(443), interception.Drop{}, "what is not redirected")
@@ -146,7 +146,7 @@ func TestOffsets(t *testing.T) {
 				interception.Drop{}, "nobody knows it yet")
 			at(interception.Mangle, -100)
 		},
-		"zones behind connection tracking": func(b *interception.Builder, at at) {
+		"zones after connection tracking": func(b *interception.Builder, at at) {
 			c := b.Raw("output")
 			c.Entry(interception.Output, match{}, "an entry")
 			c.Do("untracked", port(443), interception.NoTrack{}, "too late")
@@ -154,7 +154,7 @@ func TestOffsets(t *testing.T) {
 		},
 		"marks at the priority of filter": marks(150),
 		"marks ahead of filter":           marks(149),
-		"marks behind filter":             marks(151),
+		"marks after filter":              marks(151),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -59,7 +59,7 @@ func TestGoldens(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(fresh, ns.rules(t, flavour)); diff != "" {
-					t.Errorf("not as in a fresh namespace, behind another plan:\n%s", diff)
+					t.Errorf("not as in a fresh namespace, after another plan:\n%s", diff)
 				}
 				if err := dp.Remove(t.Context(), ns.Netns, plan.Owner); err != nil {
 					t.Fatal(err)

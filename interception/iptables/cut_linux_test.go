@@ -130,11 +130,11 @@ func TestKilled(t *testing.T) {
 					killed := &cut{commits: commits}
 					err := dataplane(t, iptables.Options{Flavour: flavour, Runner: killed}).Apply(t.Context(), ns, plans[update[1]])
 					if killed.killed != errors.Is(err, errKilled) {
-						t.Errorf("behind %d commits: got %v", commits, err)
+						t.Errorf("after %d commits: got %v", commits, err)
 					}
 					for _, probe := range probes() {
 						if problem := captured(t, pod, probe, killed.killed); problem != "" {
-							t.Errorf("behind %d commits: %s", commits, problem)
+							t.Errorf("after %d commits: %s", commits, problem)
 						}
 					}
 					if !killed.killed {

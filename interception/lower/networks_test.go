@@ -61,7 +61,7 @@ func sameMembers(t *testing.T, members interception.PrefixSet, networks []netip.
 	for i, network := range networks {
 		all[i] = netip.PrefixFrom(network, bits)
 		if all[i].Masked() != all[i] || i > 0 && !networks[i-1].Less(network) {
-			t.Errorf("network %d is %s, behind %s", i, all[i], networks[max(i-1, 0)])
+			t.Errorf("network %d is %s, after %s", i, all[i], networks[max(i-1, 0)])
 		}
 	}
 	if got := interception.Prefixes(all...); !got.Equal(members) {

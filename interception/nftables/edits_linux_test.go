@@ -124,7 +124,7 @@ func TestEdits(t *testing.T) {
 			}
 			ns.apply(t, plan)
 			if left := ns.drifts(t, plan); left != nil {
-				t.Errorf("behind another Apply:\n%s", strings.Join(left, "\n"))
+				t.Errorf("after another Apply:\n%s", strings.Join(left, "\n"))
 			}
 		})
 	}
@@ -178,7 +178,7 @@ func edits() map[string]edit {
 		"a rule ahead": {rules(func(l ...string) string { return "tcp dport 80 return\n" + l[0] }, "a.user"), []string{
 			"nat/output: extra: got tcp dport 80 -> return",
 		}},
-		"a rule behind": {rules(func(l ...string) string { return l[0] + "udp dport 53 return\n" }, "a.capture"), []string{
+		"a rule after": {rules(func(l ...string) string { return l[0] + "udp dport 53 return\n" }, "a.capture"), []string{
 			"nat/output: extra: got udp dport 53 -> return",
 		}},
 		"a rule with a limit": {rules(func(l ...string) string { return "limit rate 1/second accept\n" + l[0] }, "a.user"), []string{
@@ -236,7 +236,7 @@ func edits() map[string]edit {
 		"another policy": {replaced("hook input priority 0; policy accept", "hook input priority 0; policy drop"), []string{
 			"filter hook input: changed: want policy accept: got policy drop",
 		}},
-		"nothing behind the proxy": {text(func(l string) string { return strings.Replace(l, lines(l, "a.tproxy")[1], "", 1) }), []string{
+		"nothing after the proxy": {text(func(l string) string { return strings.Replace(l, lines(l, "a.tproxy")[1], "", 1) }), []string{
 			"mangle/inbound: changed a.tproxy (to the proxy): want tcp -> tproxy to :15006 mark 0x539: " +
 				"got tcp -> opaque: tproxy to :15006 mark 0x539, and nothing else",
 		}},

@@ -146,13 +146,13 @@ func TestEachFailure(t *testing.T) {
 }
 
 // heal makes the change once more, without a failure.
-func (c change) heal(t testing.TB, ns *pod, behind *kerneltest.Fault, after string) {
+func (c change) heal(t testing.TB, ns *pod, fault *kerneltest.Fault, after string) {
 	t.Helper()
 	if err := c.reach(t, &kerneltest.Fault{}, ns); err != nil {
-		t.Errorf("behind %s: %v", behind, err)
+		t.Errorf("after %s: %v", fault, err)
 	}
 	if diff := cmp.Diff(after, ns.everything(t)); diff != "" {
-		t.Errorf("behind %s: the next time does not heal (-want +got):\n%s", behind, diff)
+		t.Errorf("after %s: the next time does not heal (-want +got):\n%s", fault, diff)
 	}
 }
 

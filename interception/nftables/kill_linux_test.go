@@ -198,12 +198,12 @@ func newKilling(t testing.TB) *killing {
 func (k *killing) check(t testing.TB, where string) {
 	t.Helper()
 	rules, listing := k.pod.rules(t), k.everything(t)
-	stands := slices.Index(k.rules[:], rules)
-	if stands < 0 {
+	at := slices.Index(k.rules[:], rules)
+	if at < 0 {
 		t.Errorf("%s: rules of neither plan:\n%s", where, rules)
 	} else {
-		k.stood[stands]++
-		network, _, _ := strings.Cut(k.listings[stands], "ip_default_ttl")
+		k.stood[at]++
+		network, _, _ := strings.Cut(k.listings[at], "ip_default_ttl")
 		for line := range strings.Lines(network) {
 			if !strings.Contains(listing, line) {
 				t.Errorf("%s: %q is not there", where, line)

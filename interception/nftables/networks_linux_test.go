@@ -115,7 +115,7 @@ func TestEditsOfNetworks(t *testing.T) {
 			}
 			ns.apply(t, plan)
 			if diff := cmp.Diff([]string(nil), ns.drifts(t, plan)); diff != "" {
-				t.Errorf("behind another Apply: %s", diff)
+				t.Errorf("after another Apply: %s", diff)
 			}
 		})
 	}

@@ -35,7 +35,7 @@ func observed(t *testing.T, ns *pod, plan *interception.Plan) {
 	ns.apply(t, plan)
 	state := ns.observe(t, plan.Owner)
 	if drifts := interception.Diff(plan, state); drifts != nil {
-		t.Errorf("right behind Apply:\n%s", driftText(drifts))
+		t.Errorf("right after Apply:\n%s", driftText(drifts))
 	}
 	if state.Deviations != nil {
 		t.Errorf("deviations: %v", state.Deviations)

@@ -26,13 +26,13 @@ func TestEquivalentBesideOthers(t *testing.T) {
 		"a redirect ahead": {
 			"table ip theirs { chain c { type nat hook output priority -110; tcp dport 443 redirect to :8080; }; }", "no: tcp",
 		},
-		"a redirect behind": {
+		"a redirect after": {
 			"table ip theirs { chain c { type nat hook output priority -90; tcp dport 443 redirect to :8080; }; }", "no: tcp",
 		},
 		"a redirect at the same time": {
 			"table ip theirs { chain c { type nat hook output priority -100; tcp dport 443 redirect to :8080; }; }", "unknown: ",
 		},
-		"a drop behind a jump": {
+		"a drop after a jump": {
 			"table inet theirs { chain d { tcp dport 9000 drop; }; chain c { type filter hook input priority 0; tcp dport 9000 jump d; }; }", "no: tcp",
 		},
 		"a drop of connections": {"table ip theirs { chain c { type filter hook output priority 10; policy drop; meta l4proto udp accept; }; }", "no: tcp"},

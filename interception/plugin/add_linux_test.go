@@ -275,7 +275,7 @@ func TestADDWarnsOfInitContainersWithoutNetwork(t *testing.T) {
 		"none":                 {nil, false},
 		"ahead of the proxy":   {[]string{validation, migrate + ", " + validation}, true},
 		"with the proxy's ids": {[]string{validation, `{"name": "migrate", "securityContext": {"runAsUser": 1337}}, ` + validation}, false},
-		"behind a native sidecar": {[]string{
+		"after a native sidecar": {[]string{
 			validation, `{"name": "istio-proxy", "restartPolicy": "Always"}, ` + migrate + ", " + validation, proxy, `"name": "other", "image"`,
 		}, false},
 	} {

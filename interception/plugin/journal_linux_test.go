@@ -47,7 +47,7 @@ func TestWhatIsAppliedIsRecorded(t *testing.T) {
 	}
 	n.exec("DEL", n.add()).mustBeSilent(t)
 	if _, err := n.journal().Read(web); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("behind DEL: %v", err)
+		t.Errorf("after DEL: %v", err)
 	}
 }
 

@@ -200,7 +200,7 @@ func (l life) lead(t *testing.T) {
 		t.Error(err)
 	}
 	if all := l.n.attachments(); !slices.Equal(all, []journal.Attachment{web}) {
-		t.Errorf("behind GC: %v", all)
+		t.Errorf("after GC: %v", all)
 	}
 	for range 2 {
 		if err := l.cni.DelNetworkList(ctx, l.list, l.runtime); err != nil {
@@ -208,7 +208,7 @@ func (l life) lead(t *testing.T) {
 		}
 	}
 	if cached, _ := l.cni.GetNetworkListCachedResult(l.list, l.runtime); cached != nil || len(l.n.attachments()) > 0 {
-		t.Errorf("behind DEL: %v, %v", cached, l.n.attachments())
+		t.Errorf("after DEL: %v, %v", cached, l.n.attachments())
 	}
 }
 

@@ -250,7 +250,7 @@ func TestServerTakesNoEndlessHeader(t *testing.T) {
 
 func TestServeEnds(t *testing.T) {
 	t.Parallel()
-	t.Run("with the context, behind what is under way", func(t *testing.T) {
+	t.Run("with the context, after what is under way", func(t *testing.T) {
 		t.Parallel()
 		dir := runDir(t)
 		listener, err := agentserver.Listen(t.Context(), dir)

@@ -41,7 +41,7 @@ func TestChainTakesTheFirstAnswer(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	never := sourceFunc(func(context.Context, podsource.Ref) (interception.Pod, error) {
-		t.Error("a source behind the answer was asked")
+		t.Error("a source after the answer was asked")
 		return interception.Pod{}, nil
 	})
 	chain := podsource.Chain{Links: []podsource.Link{

@@ -45,7 +45,7 @@ func TestLogToIstiosAgent(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(t *testing.T, dir string){
 		"alone": func(*testing.T, string) {},
-		"behind a socket that a later agent left": func(t *testing.T, dir string) {
+		"after a socket that a later agent left": func(t *testing.T, dir string) {
 			t.Helper()
 			listener, err := agentserver.Listen(t.Context(), dir)
 			if err != nil {

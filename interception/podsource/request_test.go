@@ -88,21 +88,21 @@ func TestAnswersThatAreNotHTTP(t *testing.T) {
 	t.Parallel()
 	const ok, chunked = "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 	for name, test := range map[string]struct{ answer, want string }{
-		"nothing":                       {"", "EOF"},
-		"half a header":                 {ok + "Content-Le", "malformed HTTP header"},
-		"another protocol":              {"SSH-2.0-OpenSSH\r\n", "malformed HTTP header"},
-		"another version":               {"HTTP/2.0 200 OK\r\n\r\n{}", "the answer is not of HTTP/1"},
-		"an early version":              {"HTTP/0.9 200 OK\r\n\r\n{}", "the answer is not of HTTP/1"},
-		"a status that is none":         {"HTTP/1.1 099 OK\r\n\r\n" + ok + "\r\n{}", "the answer has status 99, which is not one of HTTP"},
-		"no status":                     {"HTTP/1.1 000 OK\r\n\r\n" + ok + "\r\n{}", "the answer has status 0, which is not one of HTTP"},
-		"characters that are not text":  {ok + " \x1b[2J\r\n\r\n", "malformed HTTP header"},
-		"a line without end":            {strings.Repeat("x", 1<<20), "the header of the answer has more than 65536 bytes"},
-		"two lengths":                   {ok + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", "malformed HTTP header"},
-		"half a chunk":                  {chunked + "5\r\na", "the answer broke off: unexpected EOF"},
-		"a chunk without a size":        {chunked + "x\r\n", "the answer broke off: malformed HTTP body"},
-		"a size without end":            {chunked + strings.Repeat("0", 1<<20), "the answer broke off: "},
-		"more beside chunks than in":    {chunked + strings.Repeat("1;"+strings.Repeat("x", 90)+"\r\n \r\n", 1000), "the answer broke off: "},
-		"more behind chunks than a few": {chunked + "0\r\n" + strings.Repeat("A: b\r\n", 10000), "the answer broke off: "},
+		"nothing":                      {"", "EOF"},
+		"half a header":                {ok + "Content-Le", "malformed HTTP header"},
+		"another protocol":             {"SSH-2.0-OpenSSH\r\n", "malformed HTTP header"},
+		"another version":              {"HTTP/2.0 200 OK\r\n\r\n{}", "the answer is not of HTTP/1"},
+		"an early version":             {"HTTP/0.9 200 OK\r\n\r\n{}", "the answer is not of HTTP/1"},
+		"a status that is none":        {"HTTP/1.1 099 OK\r\n\r\n" + ok + "\r\n{}", "the answer has status 99, which is not one of HTTP"},
+		"no status":                    {"HTTP/1.1 000 OK\r\n\r\n" + ok + "\r\n{}", "the answer has status 0, which is not one of HTTP"},
+		"characters that are not text": {ok + " \x1b[2J\r\n\r\n", "malformed HTTP header"},
+		"a line without end":           {strings.Repeat("x", 1<<20), "the header of the answer has more than 65536 bytes"},
+		"two lengths":                  {ok + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", "malformed HTTP header"},
+		"half a chunk":                 {chunked + "5\r\na", "the answer broke off: unexpected EOF"},
+		"a chunk without a size":       {chunked + "x\r\n", "the answer broke off: malformed HTTP body"},
+		"a size without end":           {chunked + strings.Repeat("0", 1<<20), "the answer broke off: "},
+		"more beside chunks than in":   {chunked + strings.Repeat("1;"+strings.Repeat("x", 90)+"\r\n \r\n", 1000), "the answer broke off: "},
+		"more after chunks than a few": {chunked + "0\r\n" + strings.Repeat("A: b\r\n", 10000), "the answer broke off: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

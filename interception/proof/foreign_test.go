@@ -78,17 +78,17 @@ func TestEquivalentToStates(t *testing.T) {
 		}}, "no: "},
 		"a redirect ahead of ours":    {besides(nat(interception.Output, -110, does(m{L4: interception.TCP()}, away))), "no: tcp"},
 		"a redirect at the same time": {besides(nat(interception.Output, -100, does(m{L4: telnet}, away))), "tcp dport 23 -> redirect to :9999"},
-		"a redirect behind ours of what ours leaves": {
+		"a redirect after ours of what ours leaves": {
 			besides(nat(interception.Output, -90, does(m{L4: interception.UDP()}, away))), "no: udp",
 		},
-		"a redirect behind ours of what ours takes": {
+		"a redirect after ours of what ours takes": {
 			besides(nat(interception.Prerouting, -90, does(m{L4: interception.TCP().To(interception.Ports(8080))}, away))), "yes",
 		},
 		"two at the same time": {besides(
 			base(interception.Output, -10, accept, does(m{L4: telnet}, drop)), base(interception.Output, -10, accept, does(m{L4: telnet}, drop)),
 		), "unknown: "},
 		"a policy of somebody else's": {besides(base(interception.Output, 0, drop, does(m{L4: interception.UDP()}, accept))), "no: tcp"},
-		"a policy behind rules that accept all": {
+		"a policy after rules that accept all": {
 			besides(base(interception.Input, 0, drop, does(m{Family: interception.IPv4}, accept), does(m{}, accept))), "yes",
 		},
 		"a rule that returns to the policy": {besides(base(interception.Input, 0, drop, does(m{}, interception.Return{}), does(m{}, accept))), "no: "},

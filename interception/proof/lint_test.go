@@ -126,7 +126,7 @@ func TestLintFindings(t *testing.T) {
 			"chain filter/far is never reached: what jumps to it never matches: jump (udp -> jump far)",
 			"chain filter/alone is never reached: nothing jumps to it",
 		}},
-		"an entry behind one that decides": {func(b *interception.Builder) {
+		"an entry after one that decides": {func(b *interception.Builder) {
 			c := b.Filter("all")
 			c.Entry(interception.Forward, m{}, "why")
 			c.Do("accept", m{}, interception.Accept{}, "why")

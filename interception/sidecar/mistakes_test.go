@@ -15,8 +15,8 @@ import (
 func TestBadWordsOfOthers(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ key, value string }{
-		"a command behind a port":           {"excludeOutboundPorts", "80;reboot"},
-		"a line behind a network":           {"excludeOutboundIPRanges", "10.0.0.0/8\n-A OUTPUT -j ACCEPT"},
+		"a command after a port":            {"excludeOutboundPorts", "80;reboot"},
+		"a line after a network":            {"excludeOutboundIPRanges", "10.0.0.0/8\n-A OUTPUT -j ACCEPT"},
 		"a line before a network":           {"includeOutboundIPRanges", "\n10.0.0.0/8 -j ACCEPT"},
 		"an option for an interface":        {"excludeInterfaces", "eth0 -j ACCEPT"},
 		"no port in a list is valid":        {"excludeInboundPorts", "http,0,65536,-1"},

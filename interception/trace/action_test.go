@@ -50,7 +50,7 @@ func TestMarks(t *testing.T) {
 			c.Do("a", interception.Match{}, interception.SetConnMark{Mark: marked(3, 0xf)}, "why")
 			c.Do("b", interception.Match{}, interception.RestoreMark{Mask: 1}, "why")
 		}, socket: 6, mark: 7, conn: 3},
-		"behind a log": {fill: func(c *interception.ChainRef[interception.MangleAction]) {
+		"after a log": {fill: func(c *interception.ChainRef[interception.MangleAction]) {
 			c.Do("a", interception.Match{}, interception.Log{Prefix: "seen"}, "why")
 			c.Do("b", interception.Match{}, interception.SetMark{Mark: whole(1)}, "why")
 		}, mark: 1},

@@ -38,13 +38,13 @@ func TestOffsets(t *testing.T) {
 		want           string
 	}{
 		"mangle before filter":                {0, 0, marked, behindNAT},
-		"mangle behind filter":                {151, 0, marked, captured},
+		"mangle after filter":                 {151, 0, marked, captured},
 		"mangle with filter":                  {150, 0, marked, captured},
 		"mangle just before filter":           {149, 0, marked, behindNAT},
-		"filter behind nat":                   {0, -99, unredirected, captured},
+		"filter after nat":                    {0, -99, unredirected, captured},
 		"filter before nat":                   {0, -101, unredirected, dropped},
 		"filter with nat":                     {0, -100, unredirected, dropped},
-		"filter behind connection tracking":   {0, -199, unknown, captured},
+		"filter after connection tracking":    {0, -199, unknown, captured},
 		"filter before connection tracking":   {0, -201, unknown, dropped},
 		"filter before what writes the mark":  {0, -151, marked, captured},
 		"both far before connection tracking": {-1000, -1149, marked, dropped},
@@ -100,14 +100,14 @@ func TestChainsAndVerdicts(t *testing.T) {
 			first.Do("accept", all, interception.Accept{}, "why")
 			redirect(second)
 		}, sent + "accept: why"},
-		"a called chain's return goes on behind the jump": {func(b *interception.Builder) {
+		"a called chain's return goes on after the jump": {func(b *interception.Builder) {
 			chain, called := entered(b.NAT("chain")), b.NAT("called")
 			chain.Call("call", all, called, "why")
 			redirect(chain)
 			called.Do("return", all, interception.Return{}, "why")
 			called.Do("never", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15006}, "why")
 		}, captured},
-		"a called chain's end goes on behind the jump": {func(b *interception.Builder) {
+		"a called chain's end goes on after the jump": {func(b *interception.Builder) {
 			chain, called := entered(b.NAT("chain")), b.NAT("called")
 			chain.Call("call", all, called, "why")
 			redirect(chain)
@@ -139,7 +139,7 @@ func TestChainsAndVerdicts(t *testing.T) {
 			raw.Do("drop", all, interception.Drop{}, "why")
 			redirect(nat)
 		}, dropped},
-		"drop behind a jump is final": {func(b *interception.Builder) {
+		"drop after a jump is final": {func(b *interception.Builder) {
 			chain, called := b.Mangle("chain"), b.Mangle("called")
 			chain.Entry(interception.Output, all, "why")
 			chain.Call("call", all, called, "why")

@@ -213,7 +213,7 @@ func mistakes(t *testing.T) []mistake {
 			packets: []expectation{{connect(application, "192.0.2.1:80"), "proxy-15001 by outbound.capture"}},
 		},
 		{
-			name: "a port that is exempted behind the rule that captures all is not exempted",
+			name: "a port that is exempted after the rule that captures all is not exempted",
 			plans: []*interception.Plan{build(t, func(b *interception.Builder) {
 				c := b.NAT("inbound")
 				c.Entry(interception.Prerouting, interception.Match{L4: interception.TCP()}, "connections to the pod")

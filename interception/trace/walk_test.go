@@ -84,7 +84,7 @@ func TestLinksInHooks(t *testing.T) {
 		output.Entry(interception.Output, interception.Match{Out: eth0}, "by eth0")
 		output.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "to the proxy")
 		filter := b.Filter("filter")
-		filter.Entry(interception.Output, interception.Match{Out: eth0, Dst: interception.Is(set("127.0.0.1/32"))}, "behind the redirect, still by eth0")
+		filter.Entry(interception.Output, interception.Match{Out: eth0, Dst: interception.Is(set("127.0.0.1/32"))}, "after the redirect, still by eth0")
 		filter.Entry(interception.Input, interception.Match{In: lo, L4: interception.TCP().To(interception.Ports(15001))}, "in by lo")
 		mangle := b.Mangle("mangle")
 		mangle.Entry(interception.Postrouting, interception.Match{Out: lo, UID: interception.Is(interception.UIDs(application))}, "out by lo, with owner")

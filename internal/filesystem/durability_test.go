@@ -130,7 +130,7 @@ func (j job) powerCuts(t *testing.T, fault *filesystemtest.Fault) string {
 	}
 	err := j.run(root, filesystemtest.Func(func(call filesystem.Call, do func() error) error {
 		err := fault.Observe(call, do)
-		look("behind "+call.Operation.String(), j.before, j.after)
+		look("after "+call.Operation.String(), j.before, j.after)
 		return err
 	}))
 	if err != nil {
@@ -200,7 +200,7 @@ func (j job) fail(t *testing.T, fault *filesystemtest.Fault) {
 	}
 	left := read(t, root)
 	if text := wrong(left, j.before, j.after); text != "" {
-		t.Errorf("behind the failure: %s", text)
+		t.Errorf("after the failure: %s", text)
 	}
 	if fault.Kind != filesystemtest.Stopped {
 		for name := range left {
@@ -243,7 +243,7 @@ func TestMakeDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]tree{want}, disk.PowerCuts()); diff != "" {
-			t.Errorf("behind a power cut (-want +got):\n%s", diff)
+			t.Errorf("after a power cut (-want +got):\n%s", diff)
 		}
 	}
 	if diff := cmp.Diff(want, read(t, root)); diff != "" {
@@ -277,7 +277,7 @@ func TestSyncMakesUpForAKilledProcess(t *testing.T) {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]tree{j.after}, disk.PowerCuts()); diff != "" {
-		t.Errorf("behind a power cut (-want +got):\n%s", diff)
+		t.Errorf("after a power cut (-want +got):\n%s", diff)
 	}
 }
 

@@ -97,7 +97,7 @@ func TestLockInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		t.Errorf("behind its end: got %v", err)
+		t.Errorf("after its end: got %v", err)
 	}
 }
 

@@ -54,7 +54,7 @@ func TestQueryRefused(t *testing.T) {
 		}
 	}
 	if err := s.Commit(addTables(unix.NLM_F_EXCL, "one")); err != nil {
-		t.Errorf("the socket is of no use behind a refusal: %v", err)
+		t.Errorf("the socket is of no use after a refusal: %v", err)
 	}
 	_, err := s.Query(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETTABLE, 0, unix.NFPROTO_INET, func(a *Attributes) {
 		a.Bytes(unix.NFTA_TABLE_NAME, make([]byte, 1<<16))

@@ -101,7 +101,7 @@ func TestUnlabelledAddresses(t *testing.T) {
 		t.Errorf("got %v, want %v", record.Lines(), want.Lines())
 	}
 	if record = change(t, s, plan(t, "fd00::1/128", "fd00::2/128"), record); len(record.Addresses) != 2 {
-		t.Errorf("remembered behind the second plan: %v", record.Lines())
+		t.Errorf("remembered after the second plan: %v", record.Lines())
 	}
 	if record = change(t, s, plan(t), record); !record.IsEmpty() {
 		t.Errorf("remembered in the end: %v", record.Lines())

@@ -47,7 +47,7 @@ func TestWorkloads(t *testing.T) {
 		},
 		"PodList": {`{apiVersion: v1, kind: PodList, items: [{metadata: {name: a}}, {metadata: {name: b}}]}`, []string{"Pod default/a", "Pod default/b"}},
 		"documents": {
-			"# a comment\n---\n---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n...\n# nothing\n--- # behind it\nkind: Service\n" +
+			"# a comment\n---\n---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n...\n# nothing\n--- # after it\nkind: Service\n" +
 				"---\n{apiVersion: v1, kind: Pod, metadata: {name: b}}\n--- {apiVersion: v1, kind: Pod, metadata: {name: c}}\n---\n",
 			[]string{"Pod default/a", "Pod default/b", "Pod default/c"},
 		},

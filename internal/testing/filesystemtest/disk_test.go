@@ -64,7 +64,7 @@ func (d disk) want(cuts ...string) {
 		want[cut] = true
 	}
 	if diff := cmp.Diff(want, d.cuts()); diff != "" {
-		d.t.Errorf("behind a power cut (-want +got):\n%s", diff)
+		d.t.Errorf("after a power cut (-want +got):\n%s", diff)
 	}
 }
 
