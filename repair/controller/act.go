@@ -34,7 +34,7 @@ func (c *Controller) act(ctx context.Context, pod repair.Pod, p *patient, o *Out
 	if o.Result == ResultSkip {
 		return
 	}
-	o.Untold = c.tell(ctx, *o)
+	o.Untold = c.sendEvent(ctx, *o)
 }
 
 // repair has the namespace repaired, and looked at again.
@@ -76,21 +76,21 @@ func (c *Controller) report(ctx context.Context, p *patient, o *Outcome) (wait t
 		c.mu.Unlock()
 		return wait
 	}
-	c.reports, p.told, p.toldAt = budget, summaryOf(o.Finding), c.options.Now()
+	c.reports, p.reported, p.reportedAt = budget, summaryOf(o.Finding), c.options.Now()
 	c.mu.Unlock()
-	if o.Untold = c.tell(ctx, *o); o.Untold != nil {
+	if o.Untold = c.sendEvent(ctx, *o); o.Untold != nil {
 		o.Result = ResultFail
 		c.mu.Lock()
-		p.told = summary{}
+		p.reported = summary{}
 		c.mu.Unlock()
 	}
 	return 0
 }
 
-// worthTelling reports whether a finding deserves an event on the pod. After an upgrade every pod
+// worthReporting reports whether a finding deserves an event on the pod. After an upgrade every pod
 // may be outdated, which is only counted. An unknown pod is reported after the last attempt to
 // learn more; without Namespaces every pod without a validator is unknown, and only counted.
-func (c *Controller) worthTelling(o Outcome, last bool) bool {
+func (c *Controller) worthReporting(o Outcome, last bool) bool {
 	switch o.Finding.Verdict {
 	case repair.Broken, repair.Suspect, repair.Changed:
 		return true
@@ -103,14 +103,14 @@ func (c *Controller) worthTelling(o Outcome, last bool) bool {
 	}
 }
 
-// isTold reports whether the pod has an event for this finding that has not expired.
-func (c *Controller) isTold(p *patient, f repair.Finding) bool {
+// isReported reports whether the pod has an event for this finding that has not expired.
+func (c *Controller) isReported(p *patient, f repair.Finding) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return p.told == summaryOf(f) && c.options.Now().Before(p.toldAt.Add(tellAgain))
+	return p.reported == summaryOf(f) && c.options.Now().Before(p.reportedAt.Add(reportAgain))
 }
 
-func (c *Controller) tell(ctx context.Context, o Outcome) error {
+func (c *Controller) sendEvent(ctx context.Context, o Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	return c.options.Cluster.Tell(ctx, Event{

@@ -39,16 +39,16 @@ type Controller struct {
 
 // patient is what is remembered of a pod.
 type patient struct {
-	uid     types.UID
-	initial bool    // the pod existed at the start
-	round   int     // of the last look at its namespace
-	finding summary // the last one
-	told    summary // last reported on the pod, at toldAt
-	toldAt  time.Time
-	waiting string // the limit that it waits for, or empty
-	unseen  bool
-	known   bool      // a record of it was read
-	missing time.Time // since when a pod that may be ending has no record
+	uid        types.UID
+	initial    bool    // the pod existed at the start
+	round      int     // of the last look at its namespace
+	finding    summary // the last one
+	reported   summary // last reported on the pod, at reportedAt
+	reportedAt time.Time
+	waiting    string // the limit that it waits for, or empty
+	unseen     bool
+	known      bool      // a record of it was read
+	missing    time.Time // since when a pod that may be ending has no record
 }
 
 // summary is what distinguishes findings.

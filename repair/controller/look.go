@@ -43,14 +43,14 @@ func (c *Controller) treat(ctx context.Context, pod repair.Pod, p *patient, o Ou
 	if o.Action, pause = c.decide(pod, p, o, last); pause > 0 {
 		return pause, false
 	}
-	told := !c.worthTelling(o, last) || !isNew && c.isTold(p, o.Finding)
-	if !writes(o.Action.Do) && !isNew && told {
+	reported := !c.worthReporting(o, last) || !isNew && c.isReported(p, o.Finding)
+	if !writes(o.Action.Do) && !isNew && reported {
 		o.Action.Do = repair.ModeNothing // already reported
 	}
 	if isNew && o.Unseen != nil && o.Action.Do == repair.ModeNothing {
 		c.options.OnOutcome(o) // nothing is known to be wrong
 	}
-	if pause = c.carryOut(ctx, pod, p, &o, told); pause > 0 {
+	if pause = c.carryOut(ctx, pod, p, &o, reported); pause > 0 {
 		return pause, false
 	}
 	return 0, o.lacks()
@@ -78,13 +78,13 @@ func (c *Controller) settles(p *patient, f repair.Finding) time.Duration {
 }
 
 // carryOut does what was decided, or returns how long to wait.
-func (c *Controller) carryOut(ctx context.Context, pod repair.Pod, p *patient, o *Outcome, told bool) (pause time.Duration) {
+func (c *Controller) carryOut(ctx context.Context, pod repair.Pod, p *patient, o *Outcome, reported bool) (pause time.Duration) {
 	switch o.Action.Do {
 	case repair.ModeNothing:
 		return 0
 	case repair.ModeReport:
 		o.Result = ResultSuccess
-		if told {
+		if reported {
 			break
 		}
 		if pause = c.report(ctx, p, o); pause > 0 {

@@ -66,8 +66,8 @@ type Options struct {
 const (
 	defaultResync  = 10 * time.Minute
 	defaultTimeout = 10 * time.Second
-	// tellAgain is how long the API server keeps an event, unless it is configured otherwise.
-	tellAgain = time.Hour
+	// reportAgain is how long the API server keeps an event, unless it is configured otherwise.
+	reportAgain = time.Hour
 )
 
 // ErrOptions means that options are missing, or contradict themselves.
