@@ -84,15 +84,15 @@ type coverage struct {
 	worlds  []trace.World
 }
 
-// stand gives each subject a world of its own.
-func (c *coverage) stand(subjects []subject, o Options) error {
+// prepare gives each subject a world of its own.
+func (c *coverage) prepare(subjects []subject, o Options) error {
 	var plans []*interception.Plan
 	for _, s := range subjects {
 		plans = append(plans, s.plans()...)
 	}
 	world := o.world(plans...)
 	for _, s := range subjects {
-		e, traced, err := c.question.stand(s, world, c.live)
+		e, traced, err := c.question.prepare(s, world, c.live)
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (c *coverage) stand(subjects []subject, o Options) error {
 }
 
 func (c *coverage) answer(subjects []subject, o Options) (Coverage, error) {
-	if err := c.stand(subjects, o); err != nil {
+	if err := c.prepare(subjects, o); err != nil {
 		return Coverage{}, err
 	}
 	first, last := c.engines[0], c.engines[len(c.engines)-1]

@@ -132,7 +132,7 @@ func compare(subjects [2]subject, world trace.World, limit int) (Comparison, err
 	domain := always
 	for i, s := range subjects {
 		var err error
-		if c.engines[i], c.worlds[i], err = c.stand(s, world, live); err != nil {
+		if c.engines[i], c.worlds[i], err = c.prepare(s, world, live); err != nil {
 			return Comparison{}, err
 		}
 		domain = c.and(domain, c.engines[i].domain())

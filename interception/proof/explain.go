@@ -94,7 +94,7 @@ func Explain[R Rules](rules R, q Query, o Options) (Explanation, error) {
 
 func explain(s subject, q Query, o Options) (Explanation, error) {
 	live := &members{}
-	e, world, err := newQuestion(o.maxNodes()).stand(s, o.world(s.plans()...), live)
+	e, world, err := newQuestion(o.maxNodes()).prepare(s, o.world(s.plans()...), live)
 	if err != nil {
 		return Explanation{}, err
 	}

@@ -28,8 +28,8 @@ type network struct {
 	sysctls map[string]int
 }
 
-// stand returns the namespace with its plans, which are valid.
-func (n Namespace) stand() (*network, error) {
+// withPlans returns the namespace with its plans, which are valid.
+func (n Namespace) withPlans() (*network, error) {
 	s := &network{Namespace: n, given: len(n.Links), sysctls: map[string]int{}}
 	s.rules = []interception.PolicyRule{{Table: localTable}, {Table: mainTable, Priority: mainPriority}}
 	s.Links = slices.Clone(n.Links)

@@ -14,12 +14,12 @@ import (
 // Validate returns the error that [Trace] would return for a world that could not exist; nil if it
 // could.
 func (w World) Validate() error {
-	_, err := w.stand()
+	_, err := w.networks()
 	return err
 }
 
-// stand returns every namespace of the world with its plans, or why the world could not exist.
-func (w World) stand() ([]*network, error) {
+// networks returns every namespace of the world with its plans, or why the world could not exist.
+func (w World) networks() ([]*network, error) {
 	if len(w.Namespaces) == 0 {
 		return nil, fmt.Errorf("%w: it has no namespace: Sidecar makes one of a plan", ErrWorld)
 	}
@@ -57,7 +57,7 @@ func (n Namespace) checked() (*network, error) {
 	if err := n.validateLiveSets(); err != nil {
 		return nil, err
 	}
-	s, err := n.stand()
+	s, err := n.withPlans()
 	if err != nil {
 		return nil, err
 	}

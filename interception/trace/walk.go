@@ -12,7 +12,7 @@ import (
 // world and packet give the same outcome, and neither changes. The error is [ErrWorld] or
 // [ErrPacket] if the world or the packet could not exist.
 func Trace(world World, packet Packet) (Outcome, error) {
-	networks, err := world.stand()
+	networks, err := world.networks()
 	if err != nil {
 		return Outcome{}, err
 	}
