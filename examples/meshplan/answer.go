@@ -31,24 +31,24 @@ type namedView struct {
 	Result    any    `json:"result,omitempty"`
 }
 
-// tell prints the answers about everything that the argument names. If there are several pods, each
+// print prints the answers about everything that the argument names. If there are several pods, each
 // pod's name is printed above its answer, as a comment in the printed form. An error of one pod
 // hides no other pod.
-func (s *source) tell(command *cobra.Command, argument string, form *choice, say func(rules) (answer, error)) error {
+func (s *source) print(command *cobra.Command, argument string, form *choice, say func(rules) (answer, error)) error {
 	all, err := s.read(command, argument, "", selection{names: s.pods})
 	if err != nil {
 		return err
 	}
-	t := teller{stdout: command.OutOrStdout(), stderr: command.ErrOrStderr(), argument: argument, form: form.value}
+	t := printer{stdout: command.OutOrStdout(), stderr: command.ErrOrStderr(), argument: argument, form: form.value}
 	for _, r := range all {
-		if err := t.tell(r, say); err != nil {
+		if err := t.print(r, say); err != nil {
 			return err
 		}
 	}
 	return t.end()
 }
 
-type teller struct {
+type printer struct {
 	stdout, stderr io.Writer
 	argument, form string
 
@@ -57,9 +57,9 @@ type teller struct {
 	shown            bool // whether the standard output has any text
 }
 
-func (t *teller) tell(r rules, say func(rules) (answer, error)) error {
+func (t *printer) print(r rules, say func(rules) (answer, error)) error {
 	if r.alone != nil {
-		t.tellAlone(r)
+		t.printAlone(r)
 		return nil
 	}
 	var a answer
@@ -90,8 +90,8 @@ func (t *teller) tell(r rules, say func(rules) (answer, error)) error {
 	return err
 }
 
-// tellAlone prints that a pod has no rules, which is an answer and not a failure.
-func (t *teller) tellAlone(r rules) {
+// printAlone prints that a pod has no rules, which is an answer and not a failure.
+func (t *printer) printAlone(r rules) {
 	prefix := ""
 	if r.several {
 		prefix = r.name + ": "
@@ -101,7 +101,7 @@ func (t *teller) tellAlone(r rules) {
 	fmt.Fprintf(t.stderr, "%s%v\n", prefix, r.alone)
 }
 
-func (t *teller) heading(name string) string {
+func (t *printer) heading(name string) string {
 	mark, gap := "#", "\n"
 	if t.form == "mermaid" {
 		mark = "%%"
@@ -114,7 +114,7 @@ func (t *teller) heading(name string) string {
 
 // end prints the answers for programs: a single result as it is; several, and an answer without a
 // result, with their names.
-func (t *teller) end() error {
+func (t *printer) end() error {
 	if t.form == "json" {
 		var view any = t.views
 		if len(t.views) == 1 {

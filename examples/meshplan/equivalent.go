@@ -93,12 +93,12 @@ func newLintCommand() *cobra.Command {
 	source := addSource(command)
 	form := addOutput(command, "lines", "json")
 	command.RunE = func(command *cobra.Command, args []string) error {
-		return source.tell(command, args[0], form, func(r rules) (answer, error) {
+		return source.print(command, args[0], form, func(r rules) (answer, error) {
 			findings, err := proof.Lint(r.state, proof.Options{})
 			if err != nil {
 				return answer{}, err
 			}
-			return tellFindings(findings), nil
+			return findingsAnswer(findings), nil
 		})
 	}
 	return command
@@ -110,7 +110,7 @@ type findingView struct {
 	Shadows []placeView `json:"shadows"`
 }
 
-func tellFindings(findings []proof.Finding) answer {
+func findingsAnswer(findings []proof.Finding) answer {
 	var text strings.Builder
 	views := make([]findingView, len(findings))
 	for i, f := range findings {

@@ -43,7 +43,7 @@ func newExplainCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return source.tell(command, args[0], form, func(r rules) (answer, error) {
+		return source.print(command, args[0], form, func(r rules) (answer, error) {
 			explanation, err := proof.Explain(r.state, query, proof.Options{Addresses: r.addresses})
 			if err != nil {
 				return answer{}, err

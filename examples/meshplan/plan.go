@@ -39,7 +39,7 @@ func newPlanCommand() *cobra.Command {
 	source := addSource(command)
 	form := addOutput(command, "table", "text", "json", "nft", "iptables", "ip6tables", "mermaid")
 	command.RunE = func(command *cobra.Command, args []string) error {
-		return source.tell(command, args[0], form, func(r rules) (answer, error) {
+		return source.print(command, args[0], form, func(r rules) (answer, error) {
 			text, err := planText(r.state.Plan(), form.value)
 			if err != nil {
 				return answer{}, fmt.Errorf("the plan has no such form: %w", err)

@@ -63,7 +63,7 @@ func newTraceCommand() *cobra.Command {
 			return err
 		}
 		t.form, t.notes = form.value, command.ErrOrStderr()
-		err = source.tell(command, args[0], form, t.walk)
+		err = source.print(command, args[0], form, t.walk)
 		if lost := t.unreached(); lost != nil && (err == nil || errors.Is(err, errFindings)) {
 			return fmt.Errorf("%s: %w", args[0], lost)
 		}
