@@ -53,13 +53,13 @@ func newRepairer(text string, known *answers.Pods, o options, version string, lo
 	r.Controller, err = controller.New(controller.Options{
 		Cluster: r.allowed, Informer: known.Informer(), Select: selection, Namespaces: pods, Criteria: criteria,
 		Policy: config.Policy, Limits: config.Limits, Resync: config.Resync, ActAtStart: config.ActAtStart,
-		OnOutcome: r.tell, OnStatus: r.isChanged,
+		OnOutcome: r.logOutcome, OnStatus: r.isChanged,
 	})
 	return r, err
 }
 
-// tell logs the outcome for a pod.
-func (r *repairer) tell(o controller.Outcome) {
+// logOutcome logs the outcome for a pod.
+func (r *repairer) logOutcome(o controller.Outcome) {
 	level, message := slog.LevelInfo, "a pod is not captured as it was meant to be"
 	switch {
 	case o.Finding.Verdict == repair.Suspect, o.Finding.Verdict == repair.Unknown:

@@ -22,11 +22,11 @@ type State struct {
 	parts []*part       // in the order in which they were first named
 	look  chan struct{} // of the Look in progress; closed at its end
 
-	// telling is separate from mu: a log may hang, and must not block readers.
-	telling sync.Mutex
-	log     *slog.Logger
-	said    *string       // the reasons that were last logged
-	turned  chan struct{} // closed when the node becomes ready or unready
+	// notifying is separate from mu: a log may hang, and must not block readers.
+	notifying sync.Mutex
+	log       *slog.Logger
+	said      *string       // the reasons that were last logged
+	turned    chan struct{} // closed when the node becomes ready or unready
 }
 
 // Condition is the state of one part.
@@ -85,15 +85,15 @@ func NewState(parts ...string) *State {
 // Tell makes the state log, from now on, when the node becomes ready or unready, and in detail the
 // reasons.
 func (s *State) Tell(log *slog.Logger) {
-	s.telling.Lock()
-	defer s.telling.Unlock()
+	s.notifying.Lock()
+	defer s.notifying.Unlock()
 	s.log = log
 }
 
 // Set records why a part is not ready, or with an empty reason that it is. It reports whether that
 // is new.
 func (s *State) Set(part, reason string) (news bool) {
-	defer s.tell()
+	defer s.notify()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := len(s.parts)
@@ -109,7 +109,7 @@ func (s *State) Set(part, reason string) (news bool) {
 // Failed records that a part failed as a whole and will be restarted; unhealthy, unless empty, is
 // why that will not help.
 func (s *State) Failed(part, reason, unhealthy string) {
-	defer s.tell()
+	defer s.notify()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.condition(part)
@@ -143,9 +143,9 @@ func (s *State) Reasons() []string {
 // AwaitReady waits until the node is ready, or returns the error of ctx when it ends.
 func (s *State) AwaitReady(ctx context.Context) error {
 	for {
-		s.telling.Lock()
+		s.notifying.Lock()
 		turned := s.turned
-		s.telling.Unlock()
+		s.notifying.Unlock()
 		if len(s.Reasons()) == 0 {
 			return nil
 		}
@@ -190,9 +190,9 @@ func (s *State) condition(name string) *part {
 	return c
 }
 
-func (s *State) tell() {
-	s.telling.Lock()
-	defer s.telling.Unlock()
+func (s *State) notify() {
+	s.notifying.Lock()
+	defer s.notifying.Unlock()
 	reasons := strings.Join(s.Reasons(), "; ")
 	if s.said != nil && *s.said == reasons {
 		return
@@ -253,7 +253,7 @@ func (s *State) lookAround(ctx context.Context, end chan<- struct{}) {
 	s.mu.Lock()
 	s.look = nil
 	s.mu.Unlock()
-	s.tell()
+	s.notify()
 	close(end)
 }
 

@@ -68,7 +68,7 @@ func (l *Live) Ensure(context.Context) (upkeep.Outcome, error) {
 	l.loaded = next
 	changed := false
 	for i, value := range next.Values {
-		changed = l.tell(before.Values[i], value) || changed
+		changed = l.report(before.Values[i], value) || changed
 	}
 	if changed {
 		l.use(next.Settings)
@@ -80,8 +80,8 @@ func (l *Live) Ensure(context.Context) (upkeep.Outcome, error) {
 	return upkeep.Right, nil
 }
 
-// tell logs what is new about a value, and reports whether another one takes effect.
-func (l *Live) tell(before, now Value) (changed bool) {
+// report logs what is new about a value, and returns whether another one takes effect.
+func (l *Live) report(before, now Value) (changed bool) {
 	log := l.log.With("setting", now.Setting.Name)
 	if now.Text != before.Text {
 		log.Info("a setting has changed", "from", before.Text, "to", now.Text, "source", now.Source.String())

@@ -86,7 +86,7 @@ func New(o Options) (*Pods, error) {
 		return nil, fmt.Errorf("make an informer: %w", err)
 	}
 	if o.OnPod != nil {
-		if _, err := p.informer.AddEventHandler(teller(o.OnPod)); err != nil {
+		if _, err := p.informer.AddEventHandler(handler(o.OnPod)); err != nil {
 			return nil, fmt.Errorf("watch pods: %w", err)
 		}
 	}
@@ -102,7 +102,7 @@ func (p *Pods) Informer() cache.SharedIndexInformer { return p.informer }
 // Run keeps the pods known until ctx ends. It returns earlier, with an error, if only a restart can
 // help.
 func (p *Pods) Run(ctx context.Context) error {
-	p.tell("the pods of node " + p.options.Node + " are being listed")
+	p.setStatus("the pods of node " + p.options.Node + " are being listed")
 	ctx, end := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Go(func() { p.informer.RunWithContext(ctx) })
@@ -110,7 +110,7 @@ func (p *Pods) Run(ctx context.Context) error {
 	defer end()
 	select {
 	case <-p.informer.HasSyncedChecker().Done():
-		p.tell("")
+		p.setStatus("")
 	case err := <-p.fatal:
 		return err
 	case <-ctx.Done():
@@ -124,8 +124,8 @@ func (p *Pods) Run(ctx context.Context) error {
 	}
 }
 
-// tell reports the status; an empty reason means that all pods are known.
-func (p *Pods) tell(reason string) {
+// setStatus takes and passes on the status; an empty reason means that all pods are known.
+func (p *Pods) setStatus(reason string) {
 	status := podsource.AgentStatus{Ready: reason == "", Reason: reason, Version: p.options.Version}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +166,7 @@ func (p *Pods) answers(kind string, err error) {
 func (p *Pods) untold(kind string, err error) {
 	p.options.Log.Warn("the API server doesn't answer about the node's pods; trying again",
 		"server", p.options.Server.URL, "failure", kind, "error", err)
-	p.tell("the API server doesn't answer about the pods of node " + p.options.Node + ": " + kind + ": " + err.Error())
+	p.setStatus("the API server doesn't answer about the pods of node " + p.options.Node + ": " + kind + ": " + err.Error())
 }
 
 // Status returns the current status. Unlike the status for OnStatus, it is not ready while the API
@@ -216,19 +216,19 @@ func (p *Pods) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, erro
 	return known.Pod(), nil
 }
 
-// teller passes on the informer's events about pods. It drops most updates, which are about a pod's
+// handler passes on the informer's events about pods. It drops most updates, which are about a pod's
 // status.
-func teller(tell func(podsource.Ref, *interception.Pod)) cache.ResourceEventHandler {
+func handler(changed func(podsource.Ref, *interception.Pod)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
 			if ref, pod, known := answerOf(object); known {
-				tell(ref, pod)
+				changed(ref, pod)
 			}
 		},
 		UpdateFunc: func(before, after any) {
 			_, last, _ := answerOf(before)
 			if ref, pod, known := answerOf(after); known && !reflect.DeepEqual(last, pod) {
-				tell(ref, pod)
+				changed(ref, pod)
 			}
 		},
 		DeleteFunc: func(object any) {
@@ -236,7 +236,7 @@ func teller(tell func(podsource.Ref, *interception.Pod)) cache.ResourceEventHand
 				object = missed.Obj
 			}
 			if ref, _, known := answerOf(object); known {
-				tell(ref, nil)
+				changed(ref, nil)
 			}
 		},
 	}

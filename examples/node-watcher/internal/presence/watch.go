@@ -115,8 +115,8 @@ func (w *Watch) asked(ctx context.Context, err error) error {
 	return err
 }
 
-// tell reports a change.
-func (w *Watch) tell(there bool) {
+// report passes on whether the object is there, if that has changed.
+func (w *Watch) report(there bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.known == nil || *w.known != there {
@@ -135,7 +135,7 @@ func (s store) Add(object any) error {
 	if o, ok := object.(*metav1.PartialObjectMetadata); !ok || o.Name != s.name || o.Namespace != s.namespace {
 		return errForeign
 	}
-	s.tell(true)
+	s.report(true)
 	return nil
 }
 
@@ -147,7 +147,7 @@ func (s store) Delete(object any) error {
 	if o, ok := object.(*metav1.PartialObjectMetadata); !ok || o.Name != s.name || o.Namespace != s.namespace {
 		return errForeign
 	}
-	s.tell(false)
+	s.report(false)
 	return nil
 }
 
@@ -159,7 +159,7 @@ func (s store) Replace(all []any, _ string) error {
 		}
 	}
 	if len(all) == 0 {
-		s.tell(false)
+		s.report(false)
 	}
 	return nil
 }
