@@ -45,12 +45,12 @@ func (c Comparison) stopsHalfWay() bool {
 func (c Comparison) failureDisagreement(world trace.World) string {
 	silent := c.Observed.Verdict == Dropped
 	refused := c.Observed.Verdict == Refused && errors.Is(c.Observed.Err, syscall.ECONNREFUSED)
-	told := c.Observed.Verdict == Refused && !refused
+	reported := c.Observed.Verdict == Refused && !refused
 	first, wrong := c.Expected[0], ""
 	switch hopeless := hearsNothing(world, c.Expected); {
 	case first.Verdict == trace.Delivered, first.Verdict == trace.Sent, first.Verdict == trace.Unknown:
 		return "the trace doesn't know"
-	case first.Verdict == trace.Unroutable && !hopeless && !told:
+	case first.Verdict == trace.Unroutable && !hopeless && !reported:
 		wrong = "its sender should be told that it can't be routed"
 	case first.Verdict != trace.Unroutable && !hopeless && !refused:
 		wrong = "it should be refused"

@@ -94,14 +94,14 @@ func (s *suite) failed(t *testing.T, n int, err error, held, was, will string) {
 	switch {
 	case err == nil:
 		LawFailures.broken(t, "step %d: Apply reports success, but:\n%s", n, difference("the new plan", will, "the namespace", held))
-	case !s.stands(was, held) && !s.stands(will, held):
+	case !s.hasContent(was, held) && !s.hasContent(will, held):
 		LawFailures.broken(t, "step %d: %v:\n%s\n%s", n, err, difference("the old plan", was, "the namespace", held),
 			difference("the new plan", will, "the namespace", held))
 	}
 }
 
-// stands reports whether a namespace has the wanted content, apart from the dataplane's notes.
-func (s *suite) stands(want, held string) bool {
+// hasContent reports whether a namespace has the wanted content, apart from the dataplane's notes.
+func (s *suite) hasContent(want, held string) bool {
 	return want == held || s.withoutNotes(want) == s.withoutNotes(held)
 }
 

@@ -293,7 +293,7 @@ func (u *updating) heal(t testing.TB, where string, w way, probing *probing, dea
 func (u *updating) look(t testing.TB, where string, w way) {
 	t.Helper()
 	old, next, left := u.plans[w.from.plan], u.plans[w.to.plan], u.remains(t)
-	if plan := left.stands(old, next); plan != "" {
+	if plan := left.inPlace(old, next); plan != "" {
 		u.stood.add(plan)
 		return
 	}

@@ -57,8 +57,8 @@ func apart(state interception.State) remains {
 	return remains{first, second}
 }
 
-// stands returns the name of the plan of a way if exactly that plan is in place; else "".
-func (r remains) stands(old, next updatePlan) string {
+// inPlace returns the name of the plan of a way if exactly that plan is in place; else "".
+func (r remains) inPlace(old, next updatePlan) string {
 	var found []string
 	for _, state := range r {
 		switch {

@@ -134,11 +134,11 @@ func kindOf(name string) (interception.TableKind, bool) {
 func splitWords(line string) ([]string, error) {
 	var words []string
 	for rest := strings.TrimLeft(line, " \t"); rest != ""; rest = strings.TrimLeft(rest, " \t") {
-		word, behind, err := cutWord(rest)
+		word, after, err := cutWord(rest)
 		if err != nil {
 			return nil, err
 		}
-		words, rest = append(words, word), behind
+		words, rest = append(words, word), after
 	}
 	return words, nil
 }

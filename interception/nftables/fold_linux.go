@@ -15,8 +15,8 @@ import (
 type folded struct {
 	interception.Rule
 
-	hash   string // from the comment
-	stands []string
+	hash   string   // from the comment
+	kernel []string // the kernel's rules, as text
 }
 
 // fold converts the kernel's rules of a chain to rules of a plan. Their order and comments suggest
@@ -66,13 +66,13 @@ func (f folded) and(next []folded) (folded, bool) {
 		return folded{}, false
 	}
 	f.Match.L4 = next[0].Match.L4
-	f.stands = slices.Concat(f.stands, next[0].stands)
+	f.kernel = slices.Concat(f.kernel, next[0].kernel)
 	return f, true
 }
 
 // becomes reports whether the rule, in a plan, becomes the kernel's rules that it represents.
 func (f folded) becomes(kind interception.TableKind) bool {
-	return slices.Equal(lowered(kind, f.Rule), f.stands)
+	return slices.Equal(lowered(kind, f.Rule), f.kernel)
 }
 
 func lowered(kind interception.TableKind, r interception.Rule) []string {
@@ -98,14 +98,14 @@ func loweredText(m interception.Match, a interception.Action) string {
 // union returns one rule for the interfaces of rules that otherwise agree, comments included.
 func union(rules []folded) (folded, bool) {
 	whole := rules[0]
-	whole.stands = nil
+	whole.kernel = nil
 	in, out := []interception.Interface(nil), []interception.Interface(nil)
 	for _, f := range rules {
 		if f.ID == "" || f.ID != whole.ID || f.hash != whole.hash || f.Why != whole.Why || f.Match.In.Negated() || f.Match.Out.Negated() {
 			return folded{}, false
 		}
 		in, out = append(in, f.Match.In.Set().Names()...), append(out, f.Match.Out.Set().Names()...)
-		whole.stands = append(whole.stands, f.stands...)
+		whole.kernel = append(whole.kernel, f.kernel...)
 	}
 	if whole.Match.In.Present() {
 		whole.Match.In = interception.Is(interception.Interfaces(in...))

@@ -189,7 +189,7 @@ func (l *layout) rules(kind interception.TableKind, c kernelChain) []interceptio
 		if jump, ok := f.Action.(interception.Jump); ok {
 			f.Action = localJump(kind, jump)
 		}
-		f.stands = []string{kernelText(kind, f.Rule)}
+		f.kernel = []string{kernelText(kind, f.Rule)}
 		rules = append(rules, f)
 	}
 	return fold(kind, rules)

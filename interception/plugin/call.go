@@ -131,16 +131,16 @@ func podOf(args string) (podsource.Ref, error) {
 // soon is longer than a command takes if it waits for nothing.
 const soon = 50 * time.Millisecond
 
-// untilToldToEnd returns a context that SIGTERM or SIGINT ends. A signal that comes earlier than
+// untilSignalled returns a context that SIGTERM or SIGINT ends. A signal that comes earlier than
 // soon kills the process, as SIGKILL may at any time: catching signals takes three threads, and
 // most commands are over before they would need them.
-func untilToldToEnd() context.Context {
+func untilSignalled() context.Context {
 	ctx, end := context.WithCancelCause(context.Background())
 	time.AfterFunc(soon, func() {
-		told, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+		signalled, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 		defer stop()
-		<-told.Done()
-		end(context.Cause(told))
+		<-signalled.Done()
+		end(context.Cause(signalled))
 	})
 	return ctx
 }

@@ -25,7 +25,7 @@ import (
 // always succeeds. An uninstalled plugin lets ADD, CHECK and STATUS pass even so.
 func Main(o Options) {
 	kernel.Explain()
-	os.Exit(run(untilToldToEnd(), &env{
+	os.Exit(run(untilSignalled(), &env{
 		Options:    o,
 		Getenv:     os.Getenv,
 		Stdin:      os.Stdin,

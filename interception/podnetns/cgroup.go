@@ -58,10 +58,10 @@ func splitAtPod(elements []string) (pod string, below []string) {
 	for i, element := range elements {
 		// A runtime with another cgroup driver than the kubelet's uses
 		// "<slice>:cri-containerd:<container>" as one name.
-		name, behind, _ := strings.Cut(element, ":")
+		name, rest, _ := strings.Cut(element, ":")
 		if pod = podIn(name); pod != "" {
-			if behind != "" {
-				below = append(below, behind)
+			if rest != "" {
+				below = append(below, rest)
 			}
 			return pod, append(below, elements[i+1:]...)
 		}

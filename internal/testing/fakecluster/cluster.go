@@ -63,7 +63,7 @@ func (c *Cluster) Put(pods ...Pod) {
 	for _, p := range pods {
 		c.put(p)
 	}
-	c.tell()
+	c.notify()
 }
 
 func (c *Cluster) put(p Pod) {
@@ -81,7 +81,7 @@ func (c *Cluster) Delete(namespace, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.delete(namespace, name)
-	c.tell()
+	c.notify()
 }
 
 func (c *Cluster) delete(namespace, name string) {
@@ -99,7 +99,7 @@ func (c *Cluster) Refuse(status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refuse = status
-	c.tell()
+	c.notify()
 }
 
 // Bookmark sends a bookmark on all watches, as an API server does about once a minute.
@@ -107,7 +107,7 @@ func (c *Cluster) Bookmark() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.marks++
-	c.tell()
+	c.notify()
 }
 
 // Mute makes the API server accept all requests without an answer, and send nothing on watches,
@@ -151,7 +151,7 @@ func (c *Cluster) watchesOf(what resource) int {
 	return c.watches[what]
 }
 
-func (c *Cluster) tell() {
+func (c *Cluster) notify() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }

@@ -22,7 +22,7 @@ func (c *Cluster) PutConfigMap(namespace, name string) {
 	made := configMap{namespace, name, c.version}
 	c.maps[namespace+"/"+name] = made
 	c.events = append(c.events, event{"ADDED", made})
-	c.tell()
+	c.notify()
 }
 
 // DeleteConfigMap deletes a ConfigMap.
@@ -32,7 +32,7 @@ func (c *Cluster) DeleteConfigMap(namespace, name string) {
 	c.version++
 	delete(c.maps, namespace+"/"+name)
 	c.events = append(c.events, event{"DELETED", configMap{namespace, name, c.version}})
-	c.tell()
+	c.notify()
 }
 
 // serveConfigMaps answers a list or a watch of one ConfigMap, in the metadata-only form.

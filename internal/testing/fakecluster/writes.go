@@ -126,7 +126,7 @@ func (c *Cluster) change(r *http.Request, want preconditions, do func(s stored))
 		return http.StatusConflict
 	}
 	do(p)
-	c.tell()
+	c.notify()
 	return http.StatusOK
 }
 
