@@ -31,9 +31,9 @@ type namedView struct {
 	Result    any    `json:"result,omitempty"`
 }
 
-// print prints the answers about everything that the argument names. If there are several pods, each
-// pod's name is printed above its answer, as a comment in the printed form. An error of one pod
-// hides no other pod.
+// print prints the answers about everything that the argument names. If there are several pods,
+// each pod's name is printed above its answer, as a comment in the printed form. An error of one
+// pod hides no other pod.
 func (s *source) print(command *cobra.Command, argument string, form *choice, say func(rules) (answer, error)) error {
 	all, err := s.read(command, argument, "", selection{names: s.pods})
 	if err != nil {

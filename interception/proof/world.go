@@ -128,8 +128,8 @@ func freshName(names []linkName, stem string) (linkName, bool) {
 	return "", false
 }
 
-// prepare puts a subject before the plans of the world's first namespace. The engine walks all of it;
-// package trace walks the same world without opaque rules.
+// prepare puts a subject before the plans of the world's first namespace. The engine walks all of
+// it; package trace walks the same world without opaque rules.
 func (q question) prepare(s subject, world trace.World, live *members) (*engine, trace.World, error) {
 	if len(world.Namespaces) == 0 {
 		return nil, world, fmt.Errorf("%w: it has no namespace: World makes one", trace.ErrWorld)

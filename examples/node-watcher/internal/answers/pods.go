@@ -216,8 +216,8 @@ func (p *Pods) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, erro
 	return known.Pod(), nil
 }
 
-// handler passes on the informer's events about pods. It drops most updates, which are about a pod's
-// status.
+// handler passes on the informer's events about pods. It drops most updates, which are about a
+// pod's status.
 func handler(changed func(podsource.Ref, *interception.Pod)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
