@@ -106,13 +106,25 @@ func TestBuildRefuses(t *testing.T) {
 		{"log prefix with a quote", "not allowed at byte 0", func(b *Builder) { b.Raw("c").Do("rule", Match{}, Log{`"`}, "reason") }},
 		{"pattern that is no beginning", "not allowed at byte 0", one(Match{Out: Is(Interfaces("*eth"))}, Return{})},
 		{"live set of no family", "a live set has one family", func(b *Builder) { b.LiveSet("live", BothFamilies, "reason") }},
-		{"policy rule without mark", "without a mark", func(b *Builder) {
+		{"policy rule of another family's prefix", "not of the rule's family", func(b *Builder) {
+			b.PolicyRule(PolicyRule{ID: "r", Family: IPv4, Source: netip.MustParsePrefix("fd00::/8"), Priority: 1, Why: "reason"})
+		}},
+		{"policy rule with bits too many", "write 10.0.0.0/8", func(b *Builder) {
+			b.PolicyRule(PolicyRule{ID: "r", Family: IPv4, Destination: netip.MustParsePrefix("10.0.0.1/8"), Priority: 1, Why: "reason"})
+		}},
+		{"policy rule of every address", "holds every address", func(b *Builder) {
+			b.PolicyRule(PolicyRule{ID: "r", Family: IPv6, Source: netip.MustParsePrefix("::/0"), Priority: 1, Why: "reason"})
+		}},
+		{"policy rule of a pattern", "interface", func(b *Builder) {
+			b.PolicyRule(PolicyRule{ID: "r", Family: IPv6, In: "eth*", Priority: 1, Why: "reason"})
+		}},
+		{"policy rule without selectors", "without a mark, a prefix or a link", func(b *Builder) {
 			b.PolicyRule(PolicyRule{ID: "r", Family: IPv4, Table: 1, Priority: 1, Why: "reason"})
 		}},
 		{"policy rule without family", "one family", func(b *Builder) {
 			b.PolicyRule(PolicyRule{ID: "r", Mark: WholeMark(1), Table: 1, Priority: 1, Why: "reason"})
 		}},
-		{"policy rule without priority", "a table and a priority", func(b *Builder) {
+		{"policy rule without priority", "a priority of its own", func(b *Builder) {
 			b.PolicyRule(PolicyRule{ID: "r", Family: IPv4, Mark: WholeMark(1), Table: 1, Why: "reason"})
 		}},
 		{"route with bits too many", "bits beyond its length", func(b *Builder) {

@@ -39,7 +39,7 @@ func encodeObject(object Object) map[string]any {
 	case Route:
 		return map[string]any{"route": wireRoute{o.ID, o.Type.String(), o.Destination, o.Device, o.Gateway, o.Table, o.Why, o.From}}
 	case PolicyRule:
-		return map[string]any{"policyRule": wirePolicyRule{o.ID, o.Family.String(), o.Mark.String(), o.Table, o.Priority, o.Why, o.From}}
+		return map[string]any{"policyRule": encodePolicyRule(o)}
 	case Set:
 		return map[string]any{"set": wireSet{o.Name, o.Family.String(), o.Live, o.Members.prefixes, o.Why, o.From}}
 	case Table:
@@ -102,13 +102,16 @@ type (
 		From        []Source     `json:"from,omitempty"`
 	}
 	wirePolicyRule struct {
-		ID       RuleID       `json:"id"`
-		Family   string       `json:"family"`
-		Mark     string       `json:"mark"`
-		Table    RoutingTable `json:"table"`
-		Priority uint32       `json:"priority"`
-		Why      string       `json:"why"`
-		From     []Source     `json:"from,omitempty"`
+		ID          RuleID       `json:"id"`
+		Family      string       `json:"family"`
+		Source      netip.Prefix `json:"source,omitzero"`
+		Destination netip.Prefix `json:"destination,omitzero"`
+		In          Interface    `json:"in,omitempty"`
+		Mark        string       `json:"mark,omitempty"`
+		Table       RoutingTable `json:"table"`
+		Priority    uint32       `json:"priority"`
+		Why         string       `json:"why"`
+		From        []Source     `json:"from,omitempty"`
 	}
 	wireSet struct {
 		Name    SetName        `json:"name"`
@@ -147,13 +150,24 @@ func (w wireRoute) decode() (Object, error) {
 	return Route{w.ID, kind, w.Destination, w.Device, w.Gateway, w.Table, w.Why, w.From}, err
 }
 
+func encodePolicyRule(r PolicyRule) wirePolicyRule {
+	mark := ""
+	if r.Mark != (MarkBits{}) {
+		mark = r.Mark.String()
+	}
+	return wirePolicyRule{r.ID, r.Family.String(), r.Source, r.Destination, r.In, mark, r.Table, r.Priority, r.Why, r.From}
+}
+
 func (w wirePolicyRule) decode() (Object, error) {
 	family, err := word(w.Family, IPv4, IPv6)
 	if err != nil {
 		return nil, err
 	}
-	mark, err := parseMarkBits(w.Mark)
-	return PolicyRule{w.ID, family, mark, w.Table, w.Priority, w.Why, w.From}, err
+	var mark MarkBits
+	if w.Mark != "" {
+		mark, err = parseMarkBits(w.Mark)
+	}
+	return PolicyRule{w.ID, family, w.Source, w.Destination, w.In, mark, w.Table, w.Priority, w.Why, w.From}, err
 }
 
 func (w wireSet) decode() (Object, error) {

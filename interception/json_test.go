@@ -30,6 +30,9 @@ func everything(t testing.TB) *Plan {
 		b.Route(Route{ID: "route.local", Type: RouteLocal, Destination: netip.MustParsePrefix("0.0.0.0/0"), Device: "lo", Table: 133, Why: "a route"})
 		b.Route(Route{ID: "route.via", Destination: v6, Device: "eth0", Gateway: netip.MustParseAddr("fd00::1"), Why: "a route"})
 		b.PolicyRule(PolicyRule{ID: "rule", Family: IPv6, Mark: MarkBits{1, 3}, Table: 133, Priority: 7, Why: "a policy rule"})
+		b.PolicyRule(PolicyRule{
+			ID: "rule.selected", Family: IPv6, Source: v6, Destination: netip.MustParsePrefix("2001:db8::/32"), In: "eth0", Priority: 8, Why: "a policy rule",
+		})
 		fixed := b.Set("fixed", Prefixes(v4), "a fixed set", source)
 		live := b.LiveSet("live", IPv6, "a live set")
 

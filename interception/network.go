@@ -49,13 +49,23 @@ type Route struct {
 	From []Source
 }
 
-// PolicyRule is an object of a plan: it makes packets with a mark use a routing table (ip-rule(8)).
+// PolicyRule is an object of a plan: it makes some packets use a routing table (ip-rule(8)). The
+// packets are those that meet all of Source, Destination, In and Mark; at least one of the four
+// must be set.
 type PolicyRule struct {
 	// ID is unique in the plan.
 	ID RuleID
 	// Family is the packets' family. It must be set.
 	Family Family
-	// Mark is the mark of the packets.
+	// Source is the prefix that the packets come from; the zero Prefix stands for all sources. A
+	// packet whose socket has not chosen its source yet comes from no prefix.
+	Source netip.Prefix
+	// Destination is the prefix that the packets go to; the zero Prefix stands for all destinations.
+	Destination netip.Prefix
+	// In is the link that the packets arrive by, which need not exist yet; "" stands for all links.
+	// What the sockets of the namespace send counts as arriving by lo.
+	In Interface
+	// Mark is the mark of the packets; the zero MarkBits stand for all marks.
 	Mark MarkBits
 	// Table is the routing table to use.
 	Table RoutingTable
@@ -94,7 +104,25 @@ func (r Route) text() string {
 }
 
 func (r PolicyRule) text() string {
-	return fmt.Sprintf("policy rule %s priority %d mark %s%s", r.Family, r.Priority, r.Mark, tableText(r.Table))
+	return fmt.Sprintf("policy rule %s priority %d%s%s", r.Family, r.Priority, r.selectors(), tableText(r.Table))
+}
+
+// selectors returns the conditions of the rule, such as " from 10.0.0.0/8 in eth0 mark 0x1".
+func (r PolicyRule) selectors() string {
+	words := ""
+	if r.Source.IsValid() {
+		words += " from " + r.Source.String()
+	}
+	if r.Destination.IsValid() {
+		words += " to " + r.Destination.String()
+	}
+	if r.In != "" {
+		words += " in " + string(r.In)
+	}
+	if !r.Mark.IsEmpty() {
+		words += " mark " + r.Mark.String()
+	}
+	return words
 }
 
 func (a Address) text() string { return fmt.Sprintf("address %s dev %s", a.Prefix, a.Device) }

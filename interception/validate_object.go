@@ -114,11 +114,33 @@ func policyRuleError(r PolicyRule) error {
 	switch {
 	case r.Family != IPv4 && r.Family != IPv6:
 		return errors.New("a policy rule is of one family: write one for each")
-	case r.Mark.IsEmpty():
-		return errors.New("a policy rule without a mark would send everything to its table")
-	case r.Table == 0 || r.Priority == 0:
-		return errors.New("a policy rule needs a table and a priority of its own")
-	default:
-		return markError(r.Mark)
+	case r.selectors() == "":
+		return errors.New("a policy rule without a mark, a prefix or a link would send everything to its table")
+	case r.Priority == 0:
+		return errors.New("a policy rule needs a priority of its own")
 	}
+	errs := []error{
+		selectorPrefixError("source", r.Source, r.Family), selectorPrefixError("destination", r.Destination, r.Family), markError(r.Mark),
+	}
+	if r.In != "" {
+		errs = append(errs, r.In.Validate())
+	}
+	return errors.Join(errs...)
+}
+
+// selectorPrefixError refuses prefixes that the kernel would return in another form.
+func selectorPrefixError(what string, p netip.Prefix, f Family) error {
+	switch {
+	case p == netip.Prefix{}:
+		return nil
+	case plainPrefixError(p) != nil:
+		return fmt.Errorf("the %s: %w", what, plainPrefixError(p))
+	case FamilyOf(p.Addr()) != f:
+		return fmt.Errorf("the %s %s is not of the rule's family, %s", what, p, f)
+	case p.Bits() == 0:
+		return fmt.Errorf("the %s %s holds every address: leave it out", what, p)
+	case p != p.Masked():
+		return fmt.Errorf("the %s %s has bits beyond its length: write %s", what, p, p.Masked())
+	}
+	return nil
 }

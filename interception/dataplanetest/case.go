@@ -212,6 +212,15 @@ func everyObject(b *interception.Builder) {
 			ID: "rule" + id, Family: family, Mark: interception.MarkBits{Value: 0x70, Mask: 0xf0}, Table: 177, Priority: 21000, Why: "a policy rule",
 		})
 	}
+	for i, selected := range []interception.PolicyRule{
+		{Family: interception.IPv4, Source: netip.MustParsePrefix("192.0.2.0/25"), Mark: interception.WholeMark(0x790)},
+		{Family: interception.IPv6, Destination: netip.MustParsePrefix("2001:db8::7/128"), Table: 177},
+		{Family: interception.IPv4, In: "absent0", Table: 255},
+	} {
+		selected.ID, selected.Why = interception.RuleID(fmt.Sprintf("rule.selected.%d", i)), "a policy rule"
+		selected.Priority = uint32(21010 + i)
+		b.PolicyRule(selected)
+	}
 	set4 := b.Set("some-v4", interception.Prefixes(netip.MustParsePrefix("192.0.2.0/25"), netip.MustParsePrefix("198.51.100.9/32")), "a set")
 	set6 := b.Set("some-v6", interception.Prefixes(netip.MustParsePrefix("2001:db8::/48"), netip.MustParsePrefix("fd78::/16")), "a set")
 	raw := b.Raw("early")

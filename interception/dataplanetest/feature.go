@@ -50,6 +50,12 @@ func objectFeatures() []feature {
 				ID: featureName, Family: interception.IPv6, Mark: interception.WholeMark(0x78), Table: 178, Priority: 21001, Why: "a feature",
 			})
 		}),
+		object("policy rule without a mark", func(b *interception.Builder) {
+			b.PolicyRule(interception.PolicyRule{
+				ID: featureName, Family: interception.IPv4, Source: prefix("192.0.2.0/24"), Destination: prefix("10.78.0.1/32"), In: "lo",
+				Priority: 21002, Why: "a feature",
+			})
+		}),
 		object("fixed set", func(b *interception.Builder) {
 			set := b.Set(featureName, interception.Prefixes(prefix("192.0.2.0/25"), prefix("198.51.100.9/32")), "a feature")
 			c := b.Filter("chain")

@@ -150,12 +150,38 @@ func (Kernel) Occupy(t testing.TB, ns *interception.Netns, p *interception.Plan)
 		}
 	}
 	for rule := range interception.ObjectsOf[interception.PolicyRule](p) {
-		run(t, "", "ip", familyOption(rule.Family), "rule", "add", "priority", fmt.Sprint(rule.Priority),
-			"fwmark", rule.Mark.String(), "lookup", fmt.Sprint(rule.Table))
+		words := []string{familyOption(rule.Family), "rule", "add", "priority", fmt.Sprint(rule.Priority)}
+		words = append(words, selectorWords(rule)...)
+		run(t, "", append([]string{"ip"}, append(words, "lookup", tableWord(rule.Table))...)...)
 	}
 	for sysctl := range interception.ObjectsOf[interception.Sysctl](p) {
 		setSysctl(t, ns, sysctl.Key, sysctl.Value)
 	}
+}
+
+// selectorWords returns the conditions of a policy rule in the words of ip(8).
+func selectorWords(r interception.PolicyRule) []string {
+	var words []string
+	if r.Source.IsValid() {
+		words = append(words, "from", r.Source.String())
+	}
+	if r.Destination.IsValid() {
+		words = append(words, "to", r.Destination.String())
+	}
+	if r.In != "" {
+		words = append(words, "iif", string(r.In))
+	}
+	if !r.Mark.IsEmpty() {
+		words = append(words, "fwmark", r.Mark.String())
+	}
+	return words
+}
+
+func tableWord(t interception.RoutingTable) string {
+	if t == 0 {
+		return "main"
+	}
+	return fmt.Sprint(t)
 }
 
 // familyOption returns the option of ip(8).

@@ -66,13 +66,12 @@ func objectMutants(object interception.Object) map[string][]interception.Object 
 			"route " + string(o.ID) + " left out": nil, "route " + string(o.ID) + " in another table": one(changed),
 		}
 	case interception.PolicyRule:
-		mark, priority := o, o
-		mark.Mark.Value ^= mark.Mark.Mask & -mark.Mark.Mask
-		priority.Priority++
-		return map[string][]interception.Object{
-			"policy rule " + string(o.ID) + " left out": nil, "policy rule " + string(o.ID) + " with another mark": one(mark),
-			"policy rule " + string(o.ID) + " with another priority": one(priority),
+		mutants := map[string][]interception.Object{}
+		for name, rule := range policyRuleMutants(o) {
+			mutants["policy rule "+string(o.ID)+" "+name] = one(rule)
 		}
+		mutants["policy rule "+string(o.ID)+" left out"] = nil
+		return mutants
 	case interception.Set:
 		return setMutants(o)
 	case interception.Table:
@@ -84,6 +83,31 @@ func objectMutants(object interception.Object) map[string][]interception.Object 
 	default:
 		return nil
 	}
+}
+
+// policyRuleMutants changes each selector that the rule has, and its priority.
+func policyRuleMutants(r interception.PolicyRule) map[string]interception.PolicyRule {
+	mutants := map[string]interception.PolicyRule{}
+	change := func(name string, do func(m *interception.PolicyRule)) {
+		m := r
+		do(&m)
+		mutants["with another "+name] = m
+	}
+	shorter := func(p netip.Prefix) netip.Prefix { return netip.PrefixFrom(p.Addr(), p.Bits()-1).Masked() }
+	change("priority", func(m *interception.PolicyRule) { m.Priority++ })
+	if !r.Mark.IsEmpty() {
+		change("mark", func(m *interception.PolicyRule) { m.Mark.Value ^= m.Mark.Mask & -m.Mark.Mask })
+	}
+	if r.Source.IsValid() {
+		change("source", func(m *interception.PolicyRule) { m.Source = shorter(m.Source) })
+	}
+	if r.Destination.IsValid() {
+		change("destination", func(m *interception.PolicyRule) { m.Destination = shorter(m.Destination) })
+	}
+	if r.In != "" {
+		change("link", func(m *interception.PolicyRule) { m.In = "other0" })
+	}
+	return mutants
 }
 
 func setMutants(o interception.Set) map[string][]interception.Object {

@@ -315,7 +315,10 @@ func edits() map[string]edit {
 			"policy rules: extra: got policy rule v4 priority 1338 mark 0x539 table 133",
 		}},
 		"a policy rule is narrower": {commands("ip rule del priority 1337", "ip rule add fwmark 0x539 iif lo table 133 priority 1337 protocol "+protocol), []string{
-			"policy rules: changed a.rule (a policy rule): want policy rule v4 priority 1337 mark 0x539 table 133: got policy rule v4 priority 1337 mark 0x539 table 133, attribute 3 6c6f00",
+			"policy rules: changed a.rule (a policy rule): want policy rule v4 priority 1337 mark 0x539 table 133: got policy rule v4 priority 1337 in lo mark 0x539 table 133",
+		}},
+		"a policy rule asks for more": {commands("ip rule del priority 1337", "ip rule add fwmark 0x539 oif lo table 133 priority 1337 protocol "+protocol), []string{
+			"policy rules: changed a.rule (a policy rule): want policy rule v4 priority 1337 mark 0x539 table 133: got policy rule v4 priority 1337 mark 0x539 table 133, attribute 17 6c6f00",
 		}},
 		"a policy rule is of another table": {commands("ip rule del priority 1337", "ip rule add fwmark 0x539 table 134 priority 1337 protocol "+protocol), []string{
 			"policy rules: changed a.rule (a policy rule): want policy rule v4 priority 1337 mark 0x539 table 133: got policy rule v4 priority 1337 mark 0x539 table 134",

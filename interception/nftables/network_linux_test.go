@@ -262,6 +262,59 @@ func TestCollisions(t *testing.T) {
 	}
 }
 
+// TestSelectorsOfPolicyRules has many rules of one priority, as rules by address usually have. Only
+// a rule about the same packets is in the way.
+func TestSelectorsOfPolicyRules(t *testing.T) {
+	t.Parallel()
+	to := func(address string) interception.PolicyRule {
+		return interception.PolicyRule{
+			ID: interception.RuleID("to." + address), Family: interception.IPv4, Destination: netip.MustParsePrefix(address + "/32"),
+			Table: 101, Priority: 512, Why: "a policy rule",
+		}
+	}
+	plan := build(t, "mesh-test", func(b *interception.Builder) {
+		b.PolicyRule(to("10.0.0.1"))
+		b.PolicyRule(to("10.0.0.2"))
+		b.PolicyRule(interception.PolicyRule{ID: "by.link", Family: interception.IPv4, In: "vlan1", Table: 255, Priority: 512, Why: "a policy rule"})
+	})
+	for name, c := range map[string]struct {
+		foreign []string
+		refused string
+	}{
+		"apart":             {[]string{"to", "10.0.0.3", "iif", "vlan2", "lookup", "main"}, ""},
+		"the same":          {[]string{"to", "10.0.0.2", "lookup", "101"}, ""},
+		"a wider prefix":    {[]string{"to", "10.0.0.2/31", "iif", "vlan2", "lookup", "main"}, "to.10.0.0.2"},
+		"all but a prefix":  {[]string{"not", "to", "10.0.0.3", "iif", "vlan2", "lookup", "main"}, "to.10.0.0.1"},
+		"the link":          {[]string{"to", "10.0.0.3", "iif", "vlan1", "lookup", "main"}, "by.link"},
+		"without selectors": {[]string{"lookup", "main"}, "to.10.0.0.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ns := newPod(t)
+			ns.ip(t, append([]string{"-4", "rule", "add", "priority", "512"}, c.foreign...)...)
+			before := ns.everything(t)
+			err := dataplane(t).Apply(t.Context(), ns.Netns, plan)
+			var refused *interception.ApplyError
+			switch {
+			case c.refused != "" && (!errors.As(err, &refused) || refused.At != c.refused || !errors.Is(err, unix.EEXIST)):
+				t.Fatalf("got %v, want EEXIST about %s", err, c.refused)
+			case c.refused == "" && err != nil:
+				t.Fatal(err)
+			case c.refused == "":
+				if drifts := ns.drifts(t, plan); len(drifts) > 0 {
+					t.Error(drifts)
+				}
+			}
+			if err := dataplane(t).Remove(t.Context(), ns.Netns, plan.Owner); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(before, ns.everything(t)); diff != "" {
+				t.Errorf("(-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestSharedProtocol has two owners with one protocol number, by the options or by chance.
 func TestSharedProtocol(t *testing.T) {
 	t.Parallel()

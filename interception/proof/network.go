@@ -47,18 +47,27 @@ func newNetwork(n trace.Namespace) *network {
 			}
 		}
 		for r := range interception.ObjectsOf[interception.Route](plan) {
-			if r.Table == 0 {
-				r.Table = mainTable
-			}
+			r.Table = numbered(r.Table)
 			s.routes = append(s.routes, r)
 		}
 		for y := range interception.ObjectsOf[interception.Sysctl](plan) {
 			s.sysctls[y.Key] = y.Value
 		}
-		s.rules = slices.AppendSeq(s.rules, interception.ObjectsOf[interception.PolicyRule](plan))
+		for r := range interception.ObjectsOf[interception.PolicyRule](plan) {
+			r.Table = numbered(r.Table)
+			s.rules = append(s.rules, r)
+		}
 	}
 	slices.SortStableFunc(s.rules, func(a, b interception.PolicyRule) int { return cmp.Compare(a.Priority, b.Priority) })
 	return s
+}
+
+// numbered returns the kernel's number of a table.
+func numbered(t interception.RoutingTable) interception.RoutingTable {
+	if t == 0 {
+		return mainTable
+	}
+	return t
 }
 
 // link returns the link with the name; nil if there is none.
@@ -137,4 +146,9 @@ func (n *network) custom() bool {
 		slices.ContainsFunc(n.routes, func(r interception.Route) bool {
 			return r.Type == interception.RouteLocal && r.Destination.Addr().Is4()
 		})
+}
+
+// asksSource reports whether a policy rule asks for packets' sources.
+func (n *network) asksSource() bool {
+	return slices.ContainsFunc(n.rules, func(r interception.PolicyRule) bool { return r.Source.IsValid() })
 }

@@ -16,25 +16,57 @@ func loopbacks() interception.PrefixSet {
 	return interception.Prefixes(netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"))
 }
 
-// ways returns the ways of packets to an address with a mark. Packets in no way have no route.
-func (e *engine) ways(to address, m mark) []choice[way] {
-	key := way{dst: to, mark: m}
-	if known, ok := e.routed[key]; ok {
+// selectors are what policy rules see of packets.
+type selectors struct {
+	src, dst address
+	// unbound means that the packets' sockets have not chosen a source yet.
+	unbound bool
+	// in is the link that the packets arrive by; lo for what the namespace's sockets send.
+	in   linkName
+	mark mark
+}
+
+// selectors returns what policy rules see of a thread that comes by a link.
+func (t thread) selectors(in linkName) selectors {
+	return selectors{src: t.src.address, dst: t.dst.address, in: in, mark: t.mark}
+}
+
+// ways returns the ways of packets. Packets in no way have no route.
+func (e *engine) ways(s selectors) []choice[way] {
+	if !e.net.asksSource() {
+		s.src, s.unbound = address{}, false
+	}
+	if known, ok := e.routed[s]; ok {
 		return known
 	}
 	var candidates []choice[way]
 	for _, rule := range e.net.rules {
-		asked := e.and(e.ofFamily(rule.Family), e.marked(m, rule.Mark))
+		asked := e.meeting(s, rule)
 		if asked == never {
 			continue
 		}
-		for _, found := range e.lookup(rule.Table, to) {
-			found.value.dst, found.value.mark = to, m
+		for _, found := range e.lookup(rule.Table, s.dst) {
+			found.value.dst, found.value.mark = s.dst, s.mark
 			candidates = append(candidates, choice[way]{found.value, e.and(asked, found.where)})
 		}
 	}
-	e.routed[key] = first(e.question, candidates)
-	return e.routed[key]
+	e.routed[s] = first(e.question, candidates)
+	return e.routed[s]
+}
+
+// meeting returns the packets that a policy rule is about.
+func (e *engine) meeting(s selectors, r interception.PolicyRule) ref {
+	if r.In != "" && r.In != s.in || r.Source.IsValid() && s.unbound {
+		return never
+	}
+	met := e.and(e.ofFamily(r.Family), e.marked(s.mark, r.Mark))
+	if r.Source.IsValid() {
+		met = e.and(met, e.inPrefix(s.src, r.Source))
+	}
+	if r.Destination.IsValid() {
+		met = e.and(met, e.inPrefix(s.dst, r.Destination))
+	}
+	return met
 }
 
 // candidate is a route of a table, and how well it fits.
@@ -125,18 +157,18 @@ func (e *engine) martianIn(t thread) ref {
 		loops = e.or(e.within(t.src.address, loopbacks()), e.within(t.dst.address, loopbacks()))
 	}
 	if !e.net.switchedOn("accept_local", t.in) {
-		owned = e.ownSource(t.src.address)
+		owned = e.ownSource(t.src.address, t.dst.address)
 	}
 	return e.and(e.ofFamily(interception.IPv4), e.or(loops, owned))
 }
 
 // ownSource returns the packets whose source IPv4 takes for its own.
-func (e *engine) ownSource(src address) ref {
+func (e *engine) ownSource(src, dst address) ref {
 	if !e.net.custom() {
 		return e.within(src, e.net.addresses())
 	}
 	owned := never
-	for _, w := range e.ways(src, mark{}) {
+	for _, w := range e.ways(selectors{src: dst, dst: src, in: loopback}) {
 		if w.value.link == loopback {
 			owned = e.or(owned, w.where)
 		}
@@ -153,7 +185,7 @@ func (e *engine) reroute(ts threads) threads {
 			e.add(&routed, t)
 			continue
 		}
-		for _, w := range e.ways(t.dst.address, t.mark) {
+		for _, w := range e.ways(t.selectors(loopback)) {
 			on, rest := e.split(t, w.where)
 			t = rest
 			if on.way.link != w.value.link && on.why.changed != 0 {

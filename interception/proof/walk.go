@@ -32,12 +32,12 @@ func (e *engine) walk(domain ref) []thread {
 // leave walks from sockets to the outgoing links, and on if that is lo.
 func (e *engine) leave(t thread) {
 	var out threads
-	for _, w := range e.ways(t.dst.address, t.mark) {
-		on, rest := e.split(t, w.where)
-		on.way, t = w.value, rest
-		e.sourced(&out, on)
+	if e.net.asksSource() {
+		unbound, bound := e.split(t, e.variable(e.unbound))
+		e.takeOff(&out, unbound, true)
+		t = bound
 	}
-	e.stop(t, ending{verdict: trace.Unroutable, cause: trace.NoRoute}, nil)
+	e.takeOff(&out, t, false)
 	var sent threads
 	for _, on := range e.pass(interception.Output, out).list {
 		on.out, on.why.changed = on.way.link, 0
@@ -55,6 +55,35 @@ func (e *engine) leave(t thread) {
 	e.arrive(loopback, back)
 }
 
+// takeOff routes packets from sockets. If unbound, policy rules see no source.
+func (e *engine) takeOff(out *threads, t thread, unbound bool) {
+	s := t.selectors(loopback)
+	s.unbound = unbound
+	for _, w := range e.ways(s) {
+		on, rest := e.split(t, w.where)
+		on.way, t = w.value, rest
+		e.sourced(out, on)
+	}
+	e.stop(t, ending{verdict: trace.Unroutable, cause: trace.NoRoute}, nil)
+}
+
+// again routes IPv4 packets whose source was chosen once more, from that source, as package trace
+// does.
+func (e *engine) again(t thread) []thread {
+	if !e.net.asksSource() {
+		return []thread{t}
+	}
+	four, six := e.split(t, e.ofFamily(interception.IPv4))
+	routed := []thread{six}
+	for _, w := range e.ways(four.selectors(loopback)) {
+		on, rest := e.split(four, w.where)
+		on.way, four = w.value, rest
+		routed = append(routed, on)
+	}
+	e.stop(four, ending{verdict: trace.Unroutable, cause: trace.NoRoute}, nil)
+	return routed
+}
+
 // sourced gives packets from sockets their sources, and lets rules see the sockets and links.
 func (e *engine) sourced(out *threads, t thread) {
 	unbound, bound := e.split(t, e.variable(e.unbound))
@@ -63,7 +92,7 @@ func (e *engine) sourced(out *threads, t thread) {
 		on, rest := e.split(unbound, c.where)
 		on.src.address, unbound = c.value, rest
 		on.sent = on.src
-		starts = append(starts, on)
+		starts = append(starts, e.again(on)...)
 	}
 	e.stop(unbound, ending{verdict: trace.Unroutable, cause: trace.NoRoute}, nil)
 	for _, on := range starts {
@@ -104,7 +133,7 @@ func (e *engine) localOnly(t thread) thread {
 	martian, rest := e.split(t, e.martianIn(t))
 	e.stop(martian, ending{verdict: trace.Unroutable, cause: trace.Martian}, nil)
 	local := never
-	for _, w := range e.ways(t.dst.address, t.mark) {
+	for _, w := range e.ways(t.selectors(t.in)) {
 		if w.value.link == loopback {
 			local = e.or(local, w.where)
 		}
@@ -121,7 +150,7 @@ func (e *engine) localOnly(t thread) thread {
 // forward walks from Prerouting to the links by which packets that are not local leave.
 func (e *engine) forward(t thread) {
 	var on threads
-	for _, w := range e.ways(t.dst.address, t.mark) {
+	for _, w := range e.ways(t.selectors(t.in)) {
 		leaving, rest := e.split(t, w.where)
 		leaving.way, leaving.out, t = w.value, w.value.link, rest
 		e.add(&on, leaving)

@@ -77,13 +77,15 @@ func linksOf(plan *interception.Plan) []linkName {
 	return links
 }
 
-// deviceOf returns the link that an object belongs to; "" for other objects.
+// deviceOf returns the link that an object belongs to or asks for; "" if there is none.
 func deviceOf(object interception.Object) linkName {
 	switch o := object.(type) {
 	case interception.Route:
 		return o.Device
 	case interception.Address:
 		return o.Device
+	case interception.PolicyRule:
+		return o.In
 	default:
 		return ""
 	}

@@ -116,8 +116,8 @@ func writeHead(b *bytes.Buffer, p *interception.Plan) {
 		case interception.Route:
 			fmt.Fprintf(b, "# %s # %s: %s\n", routeWords(o), o.ID, o.Why)
 		case interception.PolicyRule:
-			fmt.Fprintf(b, "# ip %s rule add priority %d fwmark %s table %s # %s: %s\n",
-				familyOption(o.Family), o.Priority, o.Mark, tableName(o.Table), o.ID, o.Why)
+			fmt.Fprintf(b, "# ip %s rule add priority %d%s table %s # %s: %s\n",
+				familyOption(o.Family), o.Priority, selectors(o), tableName(o.Table), o.ID, o.Why)
 		}
 	}
 }
@@ -137,6 +137,24 @@ func routeWords(r interception.Route) string {
 		words += " via " + r.Gateway.String()
 	}
 	return words + " table " + tableName(r.Table)
+}
+
+// selectors returns the conditions of a policy rule in the words of ip-rule(8), each after a space.
+func selectors(r interception.PolicyRule) string {
+	words := ""
+	if r.Source.IsValid() {
+		words += " from " + r.Source.String()
+	}
+	if r.Destination.IsValid() {
+		words += " to " + r.Destination.String()
+	}
+	if r.In != "" {
+		words += " iif " + string(r.In)
+	}
+	if !r.Mark.IsEmpty() {
+		words += " fwmark " + r.Mark.String()
+	}
+	return words
 }
 
 func familyOption(f interception.Family) string {

@@ -267,6 +267,10 @@ func TestNFTHead(t *testing.T) {
 		b.PolicyRule(interception.PolicyRule{
 			ID: "the.rule", Family: interception.IPv4, Mark: interception.MarkBits{Value: 1, Mask: 3}, Table: 133, Priority: 32764, Why: "a rule",
 		})
+		b.PolicyRule(interception.PolicyRule{
+			ID: "selected", Family: interception.IPv6, Source: netip.MustParsePrefix("fd00::/8"), Destination: netip.MustParsePrefix("2001:db8::1/128"),
+			In: "eth0", Priority: 512, Why: "a rule",
+		})
 	}))
 	const want = `# ip link add mesh0 up type dummy # link.dummy: a link
 # ip link add mesh1 up type geneve id 1000 remote 10.0.0.1 dstport 6081 # link.geneve: a tunnel
@@ -275,6 +279,7 @@ func TestNFTHead(t *testing.T) {
 # ip -6 route add local ::/0 dev lo table 133 # route.local: a route
 # ip -4 route add unicast 10.0.0.0/8 dev eth0 via 10.0.0.1 table main # route.via: a route
 # ip -4 rule add priority 32764 fwmark 0x1/0x3 table 133 # the.rule: a rule
+# ip -6 rule add priority 512 from fd00::/8 to 2001:db8::1/128 iif eth0 table main # selected: a rule
 table inet mesh-test
 delete table inet mesh-test
 table inet mesh-test {

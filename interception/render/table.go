@@ -89,7 +89,11 @@ func writeObjects(b *strings.Builder, p *interception.Plan) {
 		case interception.Route:
 			rows = append(rows, row{string(o.ID), routeText(o), "", o.Why})
 		case interception.PolicyRule:
-			what := fmt.Sprintf("rule %s from all fwmark %s lookup %s priority %d", o.Family, o.Mark, tableName(o.Table), o.Priority)
+			from := ""
+			if !o.Source.IsValid() {
+				from = " from all"
+			}
+			what := fmt.Sprintf("rule %s%s%s lookup %s priority %d", o.Family, from, selectors(o), tableName(o.Table), o.Priority)
 			rows = append(rows, row{string(o.ID), what, "", o.Why})
 		case interception.Set:
 			rows = append(rows, row{"@" + string(o.Name), setText(o), "", o.Why})

@@ -71,6 +71,9 @@ func (n *network) add(object interception.Object) error {
 		}
 		n.routes = append(n.routes, o)
 	case interception.PolicyRule:
+		if o.Table == 0 {
+			o.Table = mainTable
+		}
 		n.rules = append(n.rules, o)
 	case interception.Sysctl:
 		n.sysctls[o.Key] = o.Value

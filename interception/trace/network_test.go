@@ -87,6 +87,57 @@ func routes(t *testing.T, list ...interception.Route) *interception.Plan {
 	})
 }
 
+// Table 100 leads to net1, and so tells whether the packet met the rule.
+func TestSelectorsOfPolicyRules(t *testing.T) {
+	t.Parallel()
+	bound := connect(application, "198.51.100.1:80")
+	bound.Src = netip.MustParseAddrPort("10.244.0.2:4711")
+	for name, c := range map[string]struct {
+		rule   interception.PolicyRule
+		packet trace.Packet
+		want   string
+	}{
+		"a destination": {interception.PolicyRule{Destination: addresses("198.51.100.0/24")[0]}, connect(application, "198.51.100.1:80"), "net1"},
+		"another destination": {
+			interception.PolicyRule{Destination: addresses("198.51.101.0/24")[0]}, connect(application, "198.51.100.1:80"), "eth0",
+		},
+		"a bound source": {interception.PolicyRule{Source: addresses("10.244.0.2/32")[0]}, bound, "net1"},
+		"a chosen source": {
+			interception.PolicyRule{Source: addresses("10.244.0.2/32")[0]}, connect(application, "198.51.100.1:80"), "net1",
+		},
+		"another source":                         {interception.PolicyRule{Source: addresses("10.244.0.3/32")[0]}, bound, "eth0"},
+		"what sockets send":                      {interception.PolicyRule{In: "lo"}, bound, "net1"},
+		"what comes by a link":                   {interception.PolicyRule{In: "eth0"}, bound, "eth0"},
+		"one selector of two":                    {interception.PolicyRule{In: "lo", Mark: whole(9)}, bound, "eth0"},
+		"the main table before any of the plan":  {interception.PolicyRule{In: "lo", Table: 254, Priority: 49}, bound, "eth0"},
+		"the main table, by the number of plans": {interception.PolicyRule{In: "lo", Priority: 49}, bound, "eth0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			world := pod(build(t, func(b *interception.Builder) {
+				b.Link(interception.Link{ID: "link", Name: "net1", Why: "why"})
+				b.Address(interception.Address{ID: "address", Device: "net1", Prefix: addresses("10.77.0.2/24")[0], Why: "why"})
+				b.Route(interception.Route{ID: "route", Destination: addresses("0.0.0.0/0")[0], Device: "net1", Table: 100, Why: "why"})
+				rule := c.rule
+				rule.ID, rule.Family, rule.Why = "rule", interception.IPv4, "why"
+				if rule.Priority == 0 {
+					rule.Priority, rule.Table = 50, 100
+				} else {
+					b.PolicyRule(interception.PolicyRule{ID: "later", Family: interception.IPv4, In: "lo", Table: 100, Priority: 50, Why: "why"})
+				}
+				b.PolicyRule(rule)
+			}))
+			got, err := trace.Trace(world, c.packet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Verdict != trace.Sent || string(got.Link) != c.want {
+				t.Errorf("got %s, want it sent by %s", got, c.want)
+			}
+		})
+	}
+}
+
 func TestRoutesOfPlans(t *testing.T) {
 	t.Parallel()
 	const mainTable, localTable = interception.RoutingTable(254), interception.RoutingTable(255)

@@ -21,14 +21,35 @@ type route struct {
 	borrowed bool
 }
 
-// route looks an address up in the routing tables, in the order of the policy rules that the mark
-// matches.
-func (n *network) route(to netip.Addr, mark interception.Mark) (route, bool) {
+// selectors are what policy rules see of a packet.
+type selectors struct {
+	// src is the zero Addr while the socket has chosen none.
+	src, dst netip.Addr
+	// in is the link that the packet arrives by; lo for what the namespace's sockets send
+	// (net/ipv4/route.c, ip_route_output_key_hash_rcu; net/ipv6/route.c, ip6_route_output_flags).
+	in   interception.Interface
+	mark interception.Mark
+}
+
+// meet reports whether a policy rule is about the packet.
+func (s selectors) meet(r interception.PolicyRule) bool {
+	return r.Family.Covers(s.dst) && r.Mark.Matches(s.mark) && (r.In == "" || r.In == s.in) &&
+		(!r.Source.IsValid() || r.Source.Contains(s.src)) && (!r.Destination.IsValid() || r.Destination.Contains(s.dst))
+}
+
+// selectors returns what policy rules see of a packet that comes by a link.
+func (h Header) selectors(in interception.Interface) selectors {
+	return selectors{src: h.Src.Addr(), dst: h.Dst.Addr(), in: in, mark: h.Mark}
+}
+
+// route looks the destination up in the routing tables, in the order of the policy rules that the
+// packet meets.
+func (n *network) route(s selectors) (route, bool) {
 	for _, rule := range n.rules {
-		if !rule.Family.Covers(to) || !rule.Mark.Matches(mark) {
+		if !s.meet(rule) {
 			continue
 		}
-		if found, ok := n.lookup(rule.Table, to); ok {
+		if found, ok := n.lookup(rule.Table, s.dst); ok {
 			return found, true
 		}
 	}
@@ -131,11 +152,11 @@ func (n *network) onInput(h Header, link interception.Interface) Cause {
 	src, dst := h.Src.Addr(), h.Dst.Addr()
 	if dst.Is4() {
 		loops := (src.IsLoopback() || dst.IsLoopback()) && !n.switchedOn("route_localnet", link)
-		if loops || n.ownSource(src) && !n.switchedOn("accept_local", link) {
+		if loops || n.ownSource(src, dst) && !n.switchedOn("accept_local", link) {
 			return Martian
 		}
 	}
-	if found, ok := n.route(dst, h.Mark); !ok || found.link.Name != loopback {
+	if found, ok := n.route(h.selectors(link)); !ok || found.link.Name != loopback {
 		return NotLocal
 	}
 	return 0
@@ -143,11 +164,12 @@ func (n *network) onInput(h Header, link interception.Interface) Cause {
 
 // ownSource reports whether IPv4 takes the source of an incoming packet for its own. With custom
 // routes or rules, the kernel consults all of them, else only the addresses
-// (net/ipv4/fib_frontend.c, fib_validate_source). The lookup has no mark, which source validation
-// ignores (net.ipv4.conf.all.src_valid_mark).
-func (n *network) ownSource(src netip.Addr) bool {
+// (net/ipv4/fib_frontend.c, fib_validate_source). The lookup is that of an answer which a socket
+// here would send, without a mark, which source validation ignores
+// (net.ipv4.conf.all.src_valid_mark).
+func (n *network) ownSource(src, dst netip.Addr) bool {
 	if n.custom() {
-		found, ok := n.route(src, 0)
+		found, ok := n.route(selectors{src: dst, dst: src, in: loopback})
 		return ok && found.link.Name == loopback
 	}
 	return n.hasAddress(src)

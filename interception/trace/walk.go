@@ -72,12 +72,15 @@ type walk struct {
 // leave walks from a socket to the outgoing link, and on if that is lo. It fills in the packet's
 // source.
 func (w *walk) leave(socket Socket) Outcome {
-	way, ok := w.network.route(w.header.Dst.Addr(), socket.Mark)
+	way, ok := w.network.route(w.header.selectors(loopback))
 	if ok && !w.packet.Src.Addr().IsValid() {
 		source := w.network.source(way, w.packet.Dst.Addr(), socket.Transparent)
 		ok = source.IsValid()
 		w.packet.Src = netip.AddrPortFrom(source, w.packet.Src.Port())
 		w.header.Src = w.packet.Src
+		if ok && source.Is4() { // connect(2) looks up again (include/net/route.h, ip_route_connect); IPv6 does not
+			way, ok = w.network.route(w.header.selectors(loopback))
+		}
 	}
 	if !ok {
 		return Outcome{Verdict: Unroutable, Cause: NoRoute}
@@ -128,7 +131,7 @@ func (w *walk) arrive(link interception.Interface) Outcome {
 
 // forward walks from Prerouting to the link by which a packet that is not local leaves.
 func (w *walk) forward() Outcome {
-	way, ok := w.network.route(w.header.Dst.Addr(), w.header.Mark)
+	way, ok := w.network.route(w.header.selectors(w.in))
 	if !ok {
 		return Outcome{Verdict: Unroutable, Cause: NoRoute}
 	}
@@ -145,7 +148,7 @@ func (w *walk) forward() Outcome {
 // reroute routes the packet again, after the steps since the given one changed it in Output, and
 // reports whether there is a route. The outgoing link that rules see stays.
 func (w *walk) reroute(since int) bool {
-	way, ok := w.network.route(w.header.Dst.Addr(), w.header.Mark)
+	way, ok := w.network.route(w.header.selectors(loopback))
 	if !ok {
 		w.cause = NoRoute
 		return false

@@ -146,7 +146,8 @@ func (o *observation) routes() {
 func (o *observation) rules() {
 	for _, have := range o.found.rules {
 		r := interception.PolicyRule{
-			Family: interception.IPv4, Mark: interception.MarkBits{Value: interception.Mark(have.mark), Mask: interception.Mark(have.mask)},
+			Family: interception.IPv4, Source: have.source, Destination: have.destination, In: interception.Interface(have.in),
+			Mark:  interception.MarkBits{Value: interception.Mark(have.mark), Mask: interception.Mark(have.mask)},
 			Table: tableOf(have.table), Priority: have.priority,
 		}
 		if have.family == unix.AF_INET6 {

@@ -4,6 +4,7 @@ package route
 
 import (
 	"fmt"
+	"net/netip"
 
 	mdlayher "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
@@ -16,6 +17,8 @@ import (
 // rule is a policy rule, as far as plans describe it.
 type rule struct {
 	family                      uint8
+	source, destination         netip.Prefix
+	in                          string
 	priority, mark, mask, table uint32
 	protocol                    uint8
 	more                        extras // what no rule of a plan has
@@ -32,6 +35,7 @@ type foundRule struct {
 const (
 	toTable    = 1  // FR_ACT_TO_TBL
 	unresolved = 4  // FIB_RULE_UNRESOLVED
+	detached   = 8  // FIB_RULE_IIF_DETACHED: there is no such link at present
 	ruleHeader = 12 // the size of struct fib_rule_hdr
 )
 
@@ -51,13 +55,18 @@ func (s *Socket) listRules() ([]foundRule, error) {
 
 func decodeRule(family byte, header []byte, d *mdlayher.AttributeDecoder) rule {
 	r := rule{family: family, table: uint32(header[4])}
-	r.more.byte("length of a destination", header[1])
-	r.more.byte("length of a source", header[2])
+	var source, destination netip.Addr
 	r.more.byte("tos", header[3])
 	r.more.byte("action", header[7]^toTable)
-	r.more.byte("flags", header[8]&^unresolved)
+	r.more.byte("flags", header[8]&^(unresolved|detached))
 	for d.Next() {
 		switch kind := d.Type(); kind {
+		case nl.FRA_DST:
+			destination, _ = netip.AddrFromSlice(d.Bytes())
+		case nl.FRA_SRC:
+			source, _ = netip.AddrFromSlice(d.Bytes())
+		case nl.FRA_IIFNAME:
+			r.in = d.String()
 		case nl.FRA_PRIORITY:
 			r.priority = d.Uint32()
 		case nl.FRA_FWMARK:
@@ -68,23 +77,53 @@ func decodeRule(family byte, header []byte, d *mdlayher.AttributeDecoder) rule {
 			r.table = d.Uint32()
 		case nl.FRA_PROTOCOL:
 			r.protocol = d.Uint8()
-		case nl.FRA_SUPPRESS_IFGROUP, nl.FRA_SUPPRESS_PREFIXLEN:
-			if d.Uint32() != ^uint32(0) {
-				r.more.attribute(kind, d.Bytes())
-			}
-		case nl.FRA_PAD:
 		default:
-			r.more.attribute(kind, d.Bytes())
+			r.other(kind, d)
 		}
 	}
+	r.destination = r.selector("length of a destination", destination, header[1])
+	r.source = r.selector("length of a source", source, header[2])
 	return r
+}
+
+// other notes an attribute that no rule of a plan has.
+func (r *rule) other(kind uint16, d *mdlayher.AttributeDecoder) {
+	switch kind {
+	case nl.FRA_SUPPRESS_IFGROUP, nl.FRA_SUPPRESS_PREFIXLEN:
+		if d.Uint32() != ^uint32(0) {
+			r.more.attribute(kind, d.Bytes())
+		}
+	case nl.FRA_PAD:
+	default:
+		r.more.attribute(kind, d.Bytes())
+	}
+}
+
+// selector returns the prefix of an address, or the zero Prefix for a length of 0, which selects
+// nothing.
+func (r *rule) selector(name string, a netip.Addr, length byte) netip.Prefix {
+	if length == 0 {
+		return netip.Prefix{}
+	}
+	p := netip.PrefixFrom(a, int(length))
+	if !p.IsValid() || a.Is4() != (r.family == unix.AF_INET) {
+		r.more.byte(name, length)
+		return netip.Prefix{}
+	}
+	return p
 }
 
 // object converts a policy rule to the library's type.
 func (r rule) object() *netlink.Rule {
 	object := netlink.NewRule()
 	object.Family, object.Priority, object.Table, object.Protocol = int(r.family), int(r.priority), int(r.table), r.protocol
-	object.Mark, object.Mask = r.mark, &r.mask
+	object.Mark, object.Mask, object.IifName = r.mark, &r.mask, r.in
+	if r.source.IsValid() {
+		object.Src = network(r.source)
+	}
+	if r.destination.IsValid() {
+		object.Dst = network(r.destination)
+	}
 	return object
 }
 
@@ -95,7 +134,8 @@ func (s *Socket) changeRule(verb string, r rule, change func(*netlink.Rule) erro
 
 func (c *Change) policyRule(r interception.PolicyRule) rule {
 	return rule{
-		family: addressFamily(r.Family), priority: r.Priority, mark: uint32(r.Mark.Value), mask: uint32(r.Mark.Mask),
+		family: addressFamily(r.Family), source: r.Source, destination: r.Destination, in: string(r.In),
+		priority: r.Priority, mark: uint32(r.Mark.Value), mask: uint32(r.Mark.Mask),
 		table: tableNumber(r.Table), protocol: c.owner.Protocol,
 	}
 }
@@ -107,7 +147,7 @@ func (c *Change) rule(r interception.PolicyRule) error {
 	wanted, present, foreign := c.policyRule(r), false, false
 	for _, have := range c.found.rules {
 		switch {
-		case have.family != wanted.family:
+		case have.apart(wanted):
 		case have.protocol == c.owner.Protocol:
 			present = present || have.rule == wanted
 		case c.planHasRule(have.rule):
@@ -140,6 +180,14 @@ func (c *Change) rule(r interception.PolicyRule) error {
 func (r rule) sameRule(other rule) bool {
 	r.protocol = other.protocol
 	return r == other
+}
+
+// apart reports whether no packet meets both rules, by their families, prefixes and links. What
+// plans cannot express may widen a rule within its family.
+func (r rule) apart(other rule) bool {
+	apart := func(a, b netip.Prefix) bool { return a.IsValid() && b.IsValid() && !a.Overlaps(b) }
+	return r.family != other.family || r.more == "" && other.more == "" && (apart(r.source, other.source) ||
+		apart(r.destination, other.destination) || r.in != "" && other.in != "" && r.in != other.in)
 }
 
 func (c *Change) planHasRule(have rule) bool {

@@ -5,6 +5,7 @@ package fake
 import (
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"reflect"
 
 	"github.com/meshcni/meshcni/interception"
@@ -23,7 +24,7 @@ func collision(owners map[interception.Owner][]interception.Object, call Call) e
 		for _, object := range objects {
 			for _, wanted := range call.Plan.Objects {
 				have, want := claimOf(object), claimOf(wanted)
-				if want.place != "" && have.place == want.place && !reflect.DeepEqual(have.value, want.value) {
+				if want.place != "" && have.place == want.place && !apart(object, wanted) && !reflect.DeepEqual(have.value, want.value) {
 					return &interception.ApplyError{At: string(want.id), Why: want.why, Err: fmt.Errorf(
 						"%s of %s is in its place: %w", have.place, owner, fs.ErrExist)}
 				}
@@ -31,6 +32,18 @@ func collision(owners map[interception.Owner][]interception.Object, call Call) e
 		}
 	}
 	return nil
+}
+
+// apart reports whether both are policy rules that no packet meets together, by their prefixes and
+// links: then their order does not matter.
+func apart(one, other interception.Object) bool {
+	a, ok := one.(interception.PolicyRule)
+	b, both := other.(interception.PolicyRule)
+	if !ok || !both {
+		return false
+	}
+	disjoint := func(p, q netip.Prefix) bool { return p.IsValid() && q.IsValid() && !p.Overlaps(q) }
+	return disjoint(a.Source, b.Source) || disjoint(a.Destination, b.Destination) || a.In != "" && b.In != "" && a.In != b.In
 }
 
 // claim is a place of which a kernel has one, and what an object puts there.

@@ -31,8 +31,37 @@ func Plan(c Choices, owner interception.Owner, kinds ...interception.TableKind) 
 			ID: "rule.v4", Family: interception.IPv4, Mark: interception.WholeMark(1), Table: 133, Priority: 1, Why: "why",
 		},
 		interception.PolicyRule{ID: "rule.v6", Family: interception.IPv6, Mark: bit, Table: 133, Priority: 1, Why: "why"},
-	}, plan.Objects...)
+	}, slices.Concat(g.policyRules(), plan.Objects)...)
 	return plan
+}
+
+// policyRules returns at most two policy rules with any selectors, to any of the tables that a
+// packet may find.
+func (g Generator) policyRules() []interception.Object {
+	var rules []interception.Object
+	for i := range g.Choices(3) {
+		family := Pick(g.Choices, interception.IPv4, interception.IPv6)
+		r := interception.PolicyRule{
+			ID: interception.RuleID(fmt.Sprintf("rule.%d", i)), Family: family, Why: "why",
+			Table: Pick[interception.RoutingTable](g.Choices, 0, 133, 255), Priority: uint32(1 + g.Choices(2)),
+		}
+		part := func() netip.Prefix {
+			addr := netip.MustParseAddr(Pick(g.Choices, destinations(family)...))
+			return netip.PrefixFrom(addr, Pick(g.Choices, 1, 8, addr.BitLen())).Masked()
+		}
+		switch g.Choices(4) {
+		case 0:
+			r.Source = part()
+		case 1:
+			r.Destination = part()
+		case 2:
+			r.In = Pick[interception.Interface](g.Choices, "lo", "eth0")
+		case 3:
+			r.Source, r.In, r.Mark = part(), Pick[interception.Interface](g.Choices, "", "lo"), g.Mark()
+		}
+		rules = append(rules, r)
+	}
+	return rules
 }
 
 // Rules returns a valid plan of all tables, with all kinds of rules, that every renderer can
