@@ -25,14 +25,14 @@ func (i *Installer) Attend(ctx context.Context) (release func(), err error) {
 	i.claims.attend(h)
 	i.catchUp(i.netDir(), i.binDir(), i.runDir())
 	if err := i.forgetRequest(); err != nil && !isMissing(err) {
-		i.options.tell(Warning, "can't withdraw a request to uninstall that an earlier daemon was given", "error", err)
+		i.options.emit(Warning, "can't withdraw a request to uninstall that an earlier daemon was given", "error", err)
 	}
 	if err := i.runDir().Make(runDirMode); err != nil {
-		i.options.tell(Warning, "can't make the plugin's run directory yet", "error", err)
+		i.options.emit(Warning, "can't make the plugin's run directory yet", "error", err)
 	}
 	return func() {
 		if err := i.claims.leave(i.observer); err != nil {
-			i.options.tell(Warning, "can't tell other daemons that this one is ending", "error", err)
+			i.options.emit(Warning, "can't tell other daemons that this one is ending", "error", err)
 		}
 		h.release()
 	}, nil

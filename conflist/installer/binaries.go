@@ -100,7 +100,7 @@ func (b *binaries) install(to filesystem.Directory, binary binary) (Result, erro
 		outcome = Wrote
 	}
 	if copied {
-		b.options.tell(weight, "installed a binary", "file", path, "source", binary.source)
+		b.options.emit(weight, "installed a binary", "file", path, "source", binary.source)
 	}
 	if err != nil {
 		return Right, fmt.Errorf("install %s: %w", path, explain(err))

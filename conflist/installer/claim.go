@@ -137,7 +137,7 @@ func (c *claims) changed(current claim, err error, change func(*claim)) claim {
 	if err != nil {
 		if !isMissing(err) && c.refused != err.Error() {
 			c.refused = err.Error()
-			c.options.tell(Warning, "the claim can't be used; beginning a new one", "error", err)
+			c.options.emit(Warning, "the claim can't be used; beginning a new one", "error", err)
 		}
 		current = c.remembered()
 	}

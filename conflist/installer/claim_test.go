@@ -17,11 +17,11 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-func newTestClaims(t *testing.T, tell func(Event)) *claims {
+func newTestClaims(t *testing.T, onEvent func(Event)) *claims {
 	t.Helper()
 	return newClaims(Options{
 		Want: reconciler.Want{Plugin: conflist.Plugin{Type: "istio-cni"}}, BinDir: t.TempDir(), Owner: "mesh", Version: "v1",
-		OnEvent: tell, Now: func() time.Time { return time.Unix(1_000_000_000, 5) },
+		OnEvent: onEvent, Now: func() time.Time { return time.Unix(1_000_000_000, 5) },
 	}.filled())
 }
 

@@ -133,7 +133,7 @@ func (c *config) prepare(ctx context.Context) error {
 func (c *config) refuse(err error) {
 	if c.refused != err.Error() {
 		c.refused = err.Error()
-		c.options.tell(Failure, "a new entry of the plugin is refused; the old one stays", "error", err)
+		c.options.emit(Failure, "a new entry of the plugin is refused; the old one stays", "error", err)
 	}
 }
 
@@ -175,10 +175,10 @@ func (c *config) present(in filesystem.Directory, name string, mode fs.FileMode,
 func (c *config) report(plan reconciler.Plan) {
 	if chosen := fmt.Sprintf("%s: %s", plan.Mode, plan.Reason); plan.File != "" && chosen != c.mode {
 		c.mode = chosen
-		c.options.tell(News, "how the plugin is installed", "mode", plan.Mode, "reason", plan.Reason,
+		c.options.emit(News, "how the plugin is installed", "mode", plan.Mode, "reason", plan.Reason,
 			"status_is_asked", plan.Status.Asked, "because", plan.Status.Why)
 		for _, note := range plan.Notes {
-			c.options.tell(Warning, note)
+			c.options.emit(Warning, note)
 		}
 	}
 	done := plan.Done == plan.Steps()
@@ -187,17 +187,17 @@ func (c *config) report(plan reconciler.Plan) {
 		weight = c.noisy()
 	}
 	if plan.Restores() && done {
-		c.options.tell(weight, "the plugin was taken away from the CNI configuration, and put back",
+		c.options.emit(weight, "the plugin was taken away from the CNI configuration, and put back",
 			"file", plan.Change.File, "how", plan.Change.Cause, "by", plan.Change.By.Name, "evidence", plan.Change.By.Evidence)
 	}
-	c.tellEdits(weight, plan)
+	c.emitEdits(weight, plan)
 	if done && plan.File != "" && plan.File != c.listed {
-		c.options.tell(News, "the plugin is in the CNI configuration", "file", c.netDir().In(filepath.FromSlash(plan.File)), "primary", plan.Primary)
+		c.options.emit(News, "the plugin is in the CNI configuration", "file", c.netDir().In(filepath.FromSlash(plan.File)), "primary", plan.Primary)
 		c.listed = plan.File
 	}
 }
 
-func (i *Installer) tellEdits(weight Weight, plan reconciler.Plan) {
+func (i *Installer) emitEdits(weight Weight, plan reconciler.Plan) {
 	for _, e := range plan.Edits() {
 		if !e.Done {
 			continue
@@ -206,7 +206,7 @@ func (i *Installer) tellEdits(weight Weight, plan reconciler.Plan) {
 		if e.Removed {
 			message, why = "removed a CNI configuration", e.Why
 		}
-		i.options.tell(weight, message, "file", i.netDir().In(filepath.FromSlash(e.File)), "why", why)
+		i.options.emit(weight, message, "file", i.netDir().In(filepath.FromSlash(e.File)), "why", why)
 	}
 }
 

@@ -44,8 +44,8 @@ func (e Event) String() string {
 	return out.String()
 }
 
-// tell reports an event. The facts are alternating names and values.
-func (o Options) tell(weight Weight, message string, facts ...any) {
+// emit passes an event to OnEvent. The facts are alternating names and values.
+func (o Options) emit(weight Weight, message string, facts ...any) {
 	e := Event{Weight: weight, Message: message}
 	for i := 0; i+1 < len(facts); i += 2 {
 		name, _ := facts[i].(string)

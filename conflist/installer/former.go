@@ -49,7 +49,7 @@ func (c *config) removeFormer() {
 		}
 		gone = append(gone, path)
 		if removed {
-			c.options.tell(News, "removed the plugin's former kubeconfig", "file", path)
+			c.options.emit(News, "removed the plugin's former kubeconfig", "file", path)
 		}
 	}
 	if len(gone) > 0 {
@@ -60,7 +60,7 @@ func (c *config) removeFormer() {
 	err = errors.Join(problems...)
 	if said := text(err); said != c.former {
 		if c.former = said; err != nil {
-			c.options.tell(Warning, "a former kubeconfig, with a token in it, can't be removed; remove it", "error", explain(err))
+			c.options.emit(Warning, "a former kubeconfig, with a token in it, can't be removed; remove it", "error", explain(err))
 		}
 	}
 }

@@ -83,7 +83,7 @@ const (
 func (i *Installer) catchUp(directories ...filesystem.Directory) {
 	for _, d := range directories {
 		if err := d.Sync(); err != nil && !isMissing(err) {
-			i.options.tell(Warning, "can't make sure that an earlier process's changes are on the disk", "error", err)
+			i.options.emit(Warning, "can't make sure that an earlier process's changes are on the disk", "error", err)
 		}
 	}
 }
@@ -100,9 +100,9 @@ func (i *Installer) removeStale(directory string, age time.Duration) {
 	i.cleaned[directory] = true
 	removed, err := i.in(directory).RemoveStale(i.options.Now().Add(-age))
 	if len(removed) > 0 {
-		i.options.tell(News, "removed what an earlier process left", "directory", directory, "files", removed)
+		i.options.emit(News, "removed what an earlier process left", "directory", directory, "files", removed)
 	}
 	if err != nil && !isMissing(err) {
-		i.options.tell(Warning, "can't remove what an earlier process left", "error", err)
+		i.options.emit(Warning, "can't remove what an earlier process left", "error", err)
 	}
 }

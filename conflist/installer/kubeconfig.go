@@ -82,8 +82,8 @@ func (k *kubeconfigPart) write(path string) (Result, error) {
 	if !changed {
 		return Right, nil
 	}
-	k.options.tell(k.noisy(), "wrote the plugin's kubeconfig", "file", path)
-	k.options.tell(Detail, "the plugin's kubeconfig, without its secrets", "content", file)
+	k.options.emit(k.noisy(), "wrote the plugin's kubeconfig", "file", path)
+	k.options.emit(Detail, "the plugin's kubeconfig, without its secrets", "content", file)
 	if k.kept == before {
 		return Restored, nil
 	}

@@ -131,7 +131,7 @@ func (i *Installer) holdAlone(ctx context.Context) (*hold, error) {
 func (i *Installer) releaseAlone(h *hold) {
 	if h.own != nil {
 		if _, err := i.binDir().Remove(i.options.lockName()); err != nil {
-			i.options.tell(Warning, "can't remove the file that daemons and uninstalls lock", "error", err)
+			i.options.emit(Warning, "can't remove the file that daemons and uninstalls lock", "error", err)
 		}
 	}
 	h.release()
@@ -158,7 +158,7 @@ func (i *Installer) withoutOwn(err error) error {
 		return err
 	}
 	if !errors.Is(err, errors.ErrUnsupported) { // else the lock of the directory reports it
-		i.options.tell(Warning, "can't lock the plugin's own file; another mesh's daemon on this node may keep an uninstall from beginning",
+		i.options.emit(Warning, "can't lock the plugin's own file; another mesh's daemon on this node may keep an uninstall from beginning",
 			"file", i.binDir().In(i.options.lockName()), "error", explain(err))
 	}
 	return nil
@@ -168,7 +168,7 @@ func (i *Installer) withoutOwn(err error) error {
 func (i *Installer) settle(h *hold, err error) (*hold, error) {
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		i.options.tell(Warning, "locks don't work here; make sure that no uninstall begins while a daemon runs", "error", err)
+		i.options.emit(Warning, "locks don't work here; make sure that no uninstall begins while a daemon runs", "error", err)
 	case err != nil:
 		h.release()
 		return nil, err
@@ -184,7 +184,7 @@ func (i *Installer) await(ctx context.Context, try func() error) error {
 			return err
 		}
 		if failures == 1 { // the first time it may be a daemon that is starting
-			i.options.tell(Warning, "waiting for an uninstall on this node to end; "+
+			i.options.emit(Warning, "waiting for an uninstall on this node to end; "+
 				"if there is none, see which other program holds a lock (flock) on the directory",
 				"directory", i.options.BinDir)
 		}

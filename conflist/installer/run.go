@@ -26,7 +26,7 @@ func (i *Installer) Run(ctx context.Context) error {
 	parts := i.Parts()
 	tasks := make([]upkeep.Task, 0, len(parts))
 	for _, part := range parts {
-		tasks = append(tasks, &task{Part: part, tell: i.options.tell})
+		tasks = append(tasks, &task{Part: part, emit: i.options.emit})
 	}
 	unwatched := ""
 	upkeep.New(upkeep.Options{
@@ -34,18 +34,18 @@ func (i *Installer) Run(ctx context.Context) error {
 		Now:      i.options.Now,
 		Unwatched: func(err error) {
 			if err != nil && err.Error() != unwatched {
-				i.options.tell(Failure, "cannot watch for changes; looking from time to time instead", "error", err)
+				i.options.emit(Failure, "cannot watch for changes; looking from time to time instead", "error", err)
 			}
 			unwatched = text(err)
 		},
-		Lost: func(err error) { i.options.tell(Warning, "events were lost; looking at everything", "error", err) },
+		Lost: func(err error) { i.options.emit(Warning, "events were lost; looking at everything", "error", err) },
 	}, tasks...).Run(ctx)
 	return nil
 }
 
 type task struct {
 	Part
-	tell func(Weight, string, ...any)
+	emit func(Weight, string, ...any)
 	said string // the last failure reported
 }
 
@@ -78,18 +78,18 @@ func (t *task) Tell(result upkeep.Result, pace upkeep.Pace) {
 		switch {
 		case errors.Is(result.Err, ErrSuperseded): // the claim has reported it
 		case result.Outcome == upkeep.Waiting && result.Err != nil:
-			t.tell(Warning, "waiting", "part", t.Name(), "reason", result.Err)
+			t.emit(Warning, "waiting", "part", t.Name(), "reason", result.Err)
 		case result.Outcome == upkeep.Failed:
-			t.tell(Failure, "failed; trying again until it works", "part", t.Name(), "error", result.Err)
+			t.emit(Failure, "failed; trying again until it works", "part", t.Name(), "error", result.Err)
 		}
 	}
 	switch pace.Fight {
 	case upkeep.NoNews, upkeep.FightGoesOn:
 	case upkeep.FightBegan:
-		t.tell(Warning, "another program keeps changing what this one installs; find it, and have it leave our files and entry alone",
+		t.emit(Warning, "another program keeps changing what this one installs; find it, and have it leave our files and entry alone",
 			"part", t.Name(), "restores", pace.Count, "pause", pace.Pause)
 	case upkeep.FightOver:
-		t.tell(News, "no other program has changed what this one installs for a minute", "part", t.Name())
+		t.emit(News, "no other program has changed what this one installs for a minute", "part", t.Name())
 	}
 }
 

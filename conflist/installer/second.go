@@ -31,9 +31,9 @@ func (b *binaries) installSecond(found []binary) Result {
 	outcome, err := b.install(second, found[plugin])
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		b.options.tell(Detail, "the second directory for binaries can't be written, and isn't used", "error", err)
+		b.options.emit(Detail, "the second directory for binaries can't be written, and isn't used", "error", err)
 	case err != nil:
-		b.options.tell(Warning, "the plugin isn't in the second directory for binaries", "error", err)
+		b.options.emit(Warning, "the plugin isn't in the second directory for binaries", "error", err)
 	}
 	return outcome
 }
@@ -67,7 +67,7 @@ func (i *Installer) removeSecond() error {
 	second := i.in(i.options.SecondBinDir)
 	removed, err := second.Remove(i.options.plugin())
 	if removed {
-		i.options.tell(News, "removed a binary", "file", second.In(i.options.plugin()))
+		i.options.emit(News, "removed a binary", "file", second.In(i.options.plugin()))
 	}
 	return errors.Join(err, i.unmarkSecond())
 }

@@ -54,14 +54,14 @@ func (c *claims) number(found *claim) error {
 		c.follow(stored)
 	default:
 		if !c.superseded {
-			c.options.tell(Warning, "a newer daemon is in charge of this node now; this one writes nothing until that one has left",
+			c.options.emit(Warning, "a newer daemon is in charge of this node now; this one writes nothing until that one has left",
 				"version", found.Version, "session", stored.Number)
 		}
 		c.superseded = true
 		return fmt.Errorf("%w (version %q): this one writes nothing until that one has left", ErrSuperseded, found.Version)
 	}
 	if c.superseded {
-		c.options.tell(News, "the newer daemon has left; this one is in charge of the node again", "session", c.own.Number)
+		c.options.emit(News, "the newer daemon has left; this one is in charge of the node again", "session", c.own.Number)
 	}
 	c.superseded = false
 	return nil

@@ -47,7 +47,7 @@ func (i *Installer) Uninstall(ctx context.Context, o UninstallOptions) error {
 	i.claims.forget()
 	current, err := i.claims.load()
 	if err != nil && !isMissing(err) {
-		i.options.tell(Warning, "the claim can't be used; looking for what is installed instead", "error", err)
+		i.options.emit(Warning, "the claim can't be used; looking for what is installed instead", "error", err)
 	}
 	for _, directory := range i.directories(current) {
 		i.catchUp(i.in(directory))
@@ -59,7 +59,7 @@ func (i *Installer) Uninstall(ctx context.Context, o UninstallOptions) error {
 		i.removeStale(directory, age)
 	}
 	if isMissing(err) && !i.traces() && !o.Purge {
-		i.options.tell(News, "nothing is installed")
+		i.options.emit(News, "nothing is installed")
 		return nil
 	}
 	return (&removal{Installer: i, claim: current, how: o, beside: !h.sole}).run(ctx)
@@ -77,7 +77,7 @@ type removal struct {
 func (r *removal) run(ctx context.Context) error {
 	if !r.configurations() {
 		for _, name := range []string{"marker", "kubeconfig", "binaries", "claim"} {
-			r.tell(Step{name, NotTried, "the runtime still calls the plugin, and pods are still captured"})
+			r.report(Step{name, NotTried, "the runtime still calls the plugin, and pods are still captured"})
 		}
 		return r.problems.ErrorOrNil()
 	}
@@ -88,7 +88,7 @@ func (r *removal) run(ctx context.Context) error {
 	kept := r.binaries()
 	switch {
 	case r.problems.ErrorOrNil() != nil && !r.how.Purge:
-		r.tell(Step{"claim", Kept, "for the next uninstall, which continues here"})
+		r.report(Step{"claim", Kept, "for the next uninstall, which continues here"})
 	case len(kept) > 0:
 		r.step("claim", "lists what is left", r.leave(kept))
 	default:
@@ -107,10 +107,10 @@ func (r *removal) step(name, detail string, err error) {
 		outcome, detail = Failed, err.Error()
 		r.problems = multierror.Append(r.problems, err)
 	}
-	r.tell(Step{name, outcome, detail})
+	r.report(Step{name, outcome, detail})
 }
 
-func (r *removal) tell(s Step) {
+func (r *removal) report(s Step) {
 	if r.how.Tell != nil {
 		r.how.Tell(s)
 	}
@@ -139,11 +139,11 @@ func (r *removal) binaries() (kept []string) {
 		r.step("binaries", "", fmt.Errorf("the binaries stay: %w", err))
 		return names
 	case reason != "":
-		r.options.tell(Warning, "the binaries stay: "+reason, "directory", r.options.BinDir, "binaries", names)
-		r.tell(Step{"binaries", Kept, reason})
+		r.options.emit(Warning, "the binaries stay: "+reason, "directory", r.options.BinDir, "binaries", names)
+		r.report(Step{"binaries", Kept, reason})
 		return names
 	case len(r.broken) > 0:
-		r.tell(Step{"binaries", Kept, "a broken configuration names the plugin: " + strings.Join(r.broken, ", ")})
+		r.report(Step{"binaries", Kept, "a broken configuration names the plugin: " + strings.Join(r.broken, ", ")})
 		return names
 	}
 	r.step("binaries", "", r.removeBinaries(names))
@@ -171,9 +171,9 @@ func (i *Installer) removeEntries(beside bool) error {
 		var plan reconciler.Plan
 		// Without the caller's context: a half-cleaned directory would be worse than a late one.
 		plan, err = r.Remove(filesystem.WithObserver(context.Background(), i.observer))
-		i.tellEdits(News, plan)
+		i.emitEdits(News, plan)
 		for _, note := range plan.Notes {
-			i.options.tell(Warning, note)
+			i.options.emit(Warning, note)
 		}
 	}
 	problems = multierror.Append(problems, explain(err))
@@ -231,7 +231,7 @@ func (i *Installer) removeKubeconfig(current claim) error {
 	for _, path := range current.kubeconfigs(i.options.kubeconfigPath()) {
 		removed, err := i.in(filepath.Dir(path)).Remove(filepath.Base(path))
 		if removed {
-			i.options.tell(News, "removed the plugin's kubeconfig", "file", path)
+			i.options.emit(News, "removed the plugin's kubeconfig", "file", path)
 		}
 		problems = multierror.Append(problems, err)
 		for _, name := range i.options.Records {
@@ -264,7 +264,7 @@ func (i *Installer) removeBinaries(names []string) error {
 	for _, name := range names {
 		removed, err := i.binDir().Remove(name)
 		if removed {
-			i.options.tell(News, "removed a binary", "file", i.binDir().In(name))
+			i.options.emit(News, "removed a binary", "file", i.binDir().In(name))
 		}
 		problems = multierror.Append(problems, err)
 	}
