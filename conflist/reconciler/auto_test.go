@@ -129,15 +129,15 @@ func TestOptionsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	claims := reconciler.ClaimFile{Path: "/claim"}
 	for says, o := range map[string]reconciler.Options{
-		"invalid plugin entry":      {Directory: "/d", Claims: claims},
-		"is not a mode":             {Directory: "/d", Claims: claims, Want: reconciler.Want{Plugin: mesh("1"), Mode: "both"}},
-		"the primary \"../a.conf\"": {Directory: "/d", Claims: claims, Want: reconciler.Want{Plugin: mesh("1"), Primary: "../a.conf"}},
-		"the primary \".conf\"":     {Directory: "/d", Claims: claims, Want: reconciler.Want{Plugin: mesh("1"), Primary: ".conf"}},
-		"is not used in mode":       {Directory: "/d", Claims: claims, Want: reconciler.Want{Plugin: mesh("1"), File: "a.conflist"}},
-		"ends in .conflist":         {Directory: "/d", Claims: claims, Want: reconciler.Want{Plugin: mesh("1"), Mode: reconciler.Owned, File: "a.conf"}},
-		"ends in .conf":             {Directory: "/d", Claims: claims, Want: reconciler.Want{Plugin: mesh("1"), Mode: reconciler.DropIn, File: "../a.conf"}},
-		"absolute path":             {Directory: "d", Claims: claims, Want: reconciler.Want{Plugin: mesh("1")}},
-		"no directory for the claim":   {Directory: "/d", Want: reconciler.Want{Plugin: mesh("1")}},
+		"invalid plugin entry":       {Directory: "/d", Claims: claims},
+		"is not a mode":              {Directory: "/d", Claims: claims, Want: reconciler.Want{Plugin: mesh("1"), Mode: "both"}},
+		"the primary \"../a.conf\"":  {Directory: "/d", Claims: claims, Want: reconciler.Want{Plugin: mesh("1"), Primary: "../a.conf"}},
+		"the primary \".conf\"":      {Directory: "/d", Claims: claims, Want: reconciler.Want{Plugin: mesh("1"), Primary: ".conf"}},
+		"is not used in mode":        {Directory: "/d", Claims: claims, Want: reconciler.Want{Plugin: mesh("1"), File: "a.conflist"}},
+		"ends in .conflist":          {Directory: "/d", Claims: claims, Want: reconciler.Want{Plugin: mesh("1"), Mode: reconciler.Owned, File: "a.conf"}},
+		"ends in .conf":              {Directory: "/d", Claims: claims, Want: reconciler.Want{Plugin: mesh("1"), Mode: reconciler.DropIn, File: "../a.conf"}},
+		"absolute path":              {Directory: "d", Claims: claims, Want: reconciler.Want{Plugin: mesh("1")}},
+		"no directory for the claim": {Directory: "/d", Want: reconciler.Want{Plugin: mesh("1")}},
 	} {
 		if _, err := reconciler.New(o); !errors.Is(err, reconciler.ErrInvalid) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want one that says %q", err, says)
