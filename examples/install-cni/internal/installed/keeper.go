@@ -79,7 +79,7 @@ type task struct {
 	panics int  // in a row
 	ended  bool // the last pass failed at the end of the daemon
 	fights bool // another program keeps undoing what the piece does
-	told   int  // restores at the last report
+	logged int  // restores at the last report
 }
 
 // Pace returns the pace of the piece's writes.
@@ -117,7 +117,7 @@ const mostPanics = 3
 func (t *task) Tell(result upkeep.Result, pace upkeep.Pace) {
 	err := result.Err
 	t.log.Debug("looked", "outcome", result.Outcome.String())
-	t.tellFight(pace)
+	t.logFight(pace)
 	switch {
 	case t.ended: // caused by the end of the daemon
 	case t.panics > 0:
@@ -129,7 +129,7 @@ func (t *task) Tell(result upkeep.Result, pace upkeep.Pace) {
 	case errors.Is(err, installer.ErrSuperseded): // the claim has logged it
 		t.state.Set(t.Name(), err.Error())
 	case result.Outcome == upkeep.Waiting:
-		t.tellWaiting(result)
+		t.logWaiting(result)
 	case result.Outcome == upkeep.Failed:
 		if t.state.Set(t.Name(), err.Error()) {
 			t.log.Error("failed; trying again until it works", "error", err)
@@ -141,9 +141,9 @@ func (t *task) Tell(result upkeep.Result, pace upkeep.Pace) {
 	}
 }
 
-// tellWaiting reports what is missing, unless it is a file that the other program of a fight is
+// logWaiting reports what is missing, unless it is a file that the other program of a fight is
 // writing at this moment, as it does again and again.
-func (t *task) tellWaiting(result upkeep.Result) {
+func (t *task) logWaiting(result upkeep.Result) {
 	if t.fights && !result.Again.IsZero() {
 		return
 	}
@@ -152,19 +152,19 @@ func (t *task) tellWaiting(result upkeep.Result) {
 	}
 }
 
-// tellFight reports another program that keeps undoing what the piece does: when the fight begins,
+// logFight reports another program that keeps undoing what the piece does: when the fight begins,
 // once a minute, and when it has ended.
-func (t *task) tellFight(pace upkeep.Pace) {
+func (t *task) logFight(pace upkeep.Pace) {
 	switch pace.Fight {
 	case upkeep.NoNews:
 	case upkeep.FightBegan:
 		t.state.Contest(t.Name(), "another program keeps changing what this one installs; the log has what is known of it")
-		t.fights, t.told = true, pace.Count
+		t.fights, t.logged = true, pace.Count
 		t.log.Warn("another program keeps changing what this one installs; find it, and have it leave our files and entry alone"+
 			" (Cilium: cni.exclusive=false; another install-cni: run one only)", "restores", pace.Count, "pause", pace.Pause)
 	case upkeep.FightGoesOn:
-		t.log.Info("another program still changes what this one installs", "restores", pace.Count-t.told, "pause", pace.Pause)
-		t.told = pace.Count
+		t.log.Info("another program still changes what this one installs", "restores", pace.Count-t.logged, "pause", pace.Pause)
+		t.logged = pace.Count
 	case upkeep.FightOver:
 		t.state.Contest(t.Name(), "")
 		t.fights = false

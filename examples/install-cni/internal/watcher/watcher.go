@@ -139,13 +139,13 @@ func (w *Watcher) Repair() *repairconf.Status {
 func (w *Watcher) Pod(ctx context.Context, ref podsource.Ref) (interception.Pod, error) {
 	w.mu.Lock()
 	reason := w.reason
-	told, found := w.pods[keyOf(ref.Namespace, ref.Name)]
+	known, found := w.pods[keyOf(ref.Namespace, ref.Name)]
 	w.mu.Unlock()
 	switch {
 	case reason != "":
 		return interception.Pod{}, fmt.Errorf("%w: %s", podsource.ErrNotReady, reason)
-	case found && ref.Is(told.UID, told.Annotations):
-		return told, nil
+	case found && ref.Is(known.UID, known.Annotations):
+		return known, nil
 	}
 	pod, err := w.client.Pod(ctx, ref)
 	w.endWithoutSocket(err)
@@ -172,7 +172,7 @@ func (w *Watcher) run(ctx context.Context, say func(string)) error {
 	defer end(nil)
 	process := exec.CommandContext(ctx, command[0], command[1:]...)
 	process.Env = []string{} // proxy settings and the like are not for it
-	process.Stdout = &lineWriter{take: func(line []byte) { w.told(line, say) }}
+	process.Stdout = &lineWriter{take: func(line []byte) { w.takeLine(line, say) }}
 	process.Stderr = &lineWriter{take: w.logged}
 	// It ends when this pipe does, however this process ends.
 	stdin, err := process.StdinPipe()
@@ -209,8 +209,8 @@ func (w *Watcher) ended(err error) error {
 	return err
 }
 
-// told takes a line of the process.
-func (w *Watcher) told(line []byte, say func(string)) {
+// takeLine takes a line of the process.
+func (w *Watcher) takeLine(line []byte, say func(string)) {
 	var said struct {
 		podsource.AgentStatus
 		repairconf.Line
