@@ -15,6 +15,9 @@ type Pod struct {
 	// Labels and Annotations come from the pod's metadata.
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
+	// ServiceAccount is the name of the account that the pod runs as (spec.serviceAccountName), which
+	// is its identity in a mesh; "" from sources that do not know it.
+	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// HostNetwork is spec.hostNetwork.
 	HostNetwork bool `json:"hostNetwork,omitempty"`
 	// RunAsUser and RunAsGroup come from spec.securityContext; nil when not set. They apply to
@@ -70,4 +73,7 @@ type Facts struct {
 	// enable it on a new one (net.ipv6.conf.*.disable_ipv6). The plan then captures IPv6 too,
 	// whatever addresses the pod has at this moment.
 	IPv6 bool
+	// LoopbackIPv6 reports whether lo has IPv6 (net.ipv6.conf.lo.disable_ipv6). Without it the kernel
+	// refuses IPv6 routes through lo.
+	LoopbackIPv6 bool
 }

@@ -16,7 +16,11 @@ import (
 func read(in *os.File) (interception.Facts, error) {
 	var facts interception.Facts
 	err := namespace.Run(in, func() (err error) {
-		facts.IPv6, err = ipv6(os.DirFS("/proc/sys/net"))
+		net := os.DirFS("/proc/sys/net")
+		if facts.IPv6, err = ipv6(net); err != nil {
+			return err
+		}
+		facts.LoopbackIPv6, err = hasIPv6(net, "lo")
 		return err
 	})
 	return facts, err

@@ -62,13 +62,15 @@ func TestReadIPv6(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		settings [][2]string
-		want     bool
+		want     interception.Facts
 	}{
-		{"as it is made", nil, true},
-		{"disabled everywhere", [][2]string{{"all", "1"}}, false},
-		{"enabled on one interface", [][2]string{{"all", "1"}, {"b", "0"}}, true},
-		{"enabled for new interfaces", [][2]string{{"all", "1"}, {"default", "0"}}, true},
-		{"all says more than is so", [][2]string{{"all", "0"}, {"default", "1"}, {"lo", "1"}, {"a", "1"}, {"b", "1"}}, false},
+		{"as it is made", nil, interception.Facts{IPv6: true, LoopbackIPv6: true}},
+		{"disabled everywhere", [][2]string{{"all", "1"}}, interception.Facts{}},
+		{"enabled on one interface", [][2]string{{"all", "1"}, {"b", "0"}}, interception.Facts{IPv6: true}},
+		{"enabled for new interfaces", [][2]string{{"all", "1"}, {"default", "0"}}, interception.Facts{IPv6: true}},
+		{"disabled on lo", [][2]string{{"lo", "1"}}, interception.Facts{IPv6: true}},
+		{"enabled on lo", [][2]string{{"all", "1"}, {"lo", "0"}}, interception.Facts{IPv6: true, LoopbackIPv6: true}},
+		{"all says more than is so", [][2]string{{"all", "0"}, {"default", "1"}, {"lo", "1"}, {"a", "1"}, {"b", "1"}}, interception.Facts{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -78,8 +80,8 @@ func TestReadIPv6(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := (interception.Facts{IPv6: test.want}); facts != want {
-				t.Errorf("got %+v, want %+v", facts, want)
+			if facts != test.want {
+				t.Errorf("got %+v, want %+v", facts, test.want)
 			}
 		})
 	}

@@ -75,7 +75,7 @@ func webPod() interception.Pod {
 	return interception.Pod{
 		Namespace: "shop", Name: "web-0", UID: uid,
 		Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"sidecar.istio.io/status": "{}"},
-		RunAsUser: new(int64(1000)),
+		ServiceAccount: "web", RunAsUser: new(int64(1000)),
 		Containers: []interception.Container{
 			{Name: "istio-proxy", Args: []string{"proxy", "sidecar"}, Env: map[string]string{"A": ""}, RunAsUser: new(int64(1337))},
 		},

@@ -138,7 +138,8 @@ func TestPod(t *testing.T) {
 			"sidecar.istio.io/status":                       `{"initContainers":["istio-validation","istio-proxy"]}`,
 			"traffic.sidecar.istio.io/excludeOutboundPorts": "3306",
 		},
-		RunAsUser: new(int64(1000)), RunAsGroup: new(int64(0)),
+		ServiceAccount: "web",
+		RunAsUser:      new(int64(1000)), RunAsGroup: new(int64(0)),
 		Containers: []interception.Container{
 			{Name: "istio-validation", Init: true, Args: []string{"istio-iptables", "-p", "15001"}, Env: map[string]string{}},
 			{

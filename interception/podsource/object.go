@@ -28,6 +28,7 @@ type metadata struct {
 }
 
 type spec struct {
+	ServiceAccount  string           `json:"serviceAccountName"`
 	HostNetwork     bool             `json:"hostNetwork"`
 	SecurityContext *securityContext `json:"securityContext"`
 	InitContainers  []container      `json:"initContainers"`
@@ -99,7 +100,7 @@ func (o object) pod() interception.Pod {
 	pod := interception.Pod{
 		Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, UID: o.Metadata.UID,
 		Labels: o.Metadata.Labels, Annotations: o.Metadata.Annotations,
-		HostNetwork: o.Spec.HostNetwork,
+		ServiceAccount: o.Spec.ServiceAccount, HostNetwork: o.Spec.HostNetwork,
 	}
 	pod.RunAsUser, pod.RunAsGroup = o.Spec.SecurityContext.ids()
 	for _, c := range o.Spec.InitContainers {
