@@ -8,8 +8,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -97,29 +95,15 @@ func (k *kubeconfigPart) build() (kubeconfig.File, error) {
 		return kubeconfig.File{}, err
 	}
 	input := kubeconfig.Input{Server: server, Insecure: from.Insecure, Name: from.User}
-	token, err := readCredential(from.TokenFile)
+	token, err := filesystem.ReadThroughLinks(from.TokenFile, maxCredential)
 	if err != nil {
 		return kubeconfig.File{}, fmt.Errorf("token of the service account: %w", err)
 	}
 	input.Token = kubeconfig.NewToken(string(bytes.TrimSpace(token)))
 	if !from.Insecure {
-		if input.CA, err = readCredential(from.CAFile); err != nil {
+		if input.CA, err = filesystem.ReadThroughLinks(from.CAFile, maxCredential); err != nil {
 			return kubeconfig.File{}, &OptionError{"Kubeconfig.CAFile", fmt.Errorf("certificate of the API server: %w", err)}
 		}
 	}
 	return kubeconfig.Build(input)
-}
-
-// readCredential reads a file of the service account, which is a link that the kubelet moves.
-func readCredential(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() //nolint:errcheck // only read from
-	data, err := io.ReadAll(io.LimitReader(file, maxCredential+1))
-	if err == nil && len(data) > maxCredential {
-		err = fmt.Errorf("%s is larger than %d bytes", path, maxCredential)
-	}
-	return data, err
 }

@@ -13,7 +13,7 @@ import (
 // ErrNotRegular is in the error for a path to anything but a regular file, links included.
 var ErrNotRegular = errors.New("not a regular file; remove it or put a regular file in its place")
 
-// ErrTooLarge is in the error of [Read] for a file above the limit.
+// ErrTooLarge is in the error for a file above the limit of a read.
 var ErrTooLarge = errors.New("file is larger than the limit")
 
 // Read returns the content of the regular file of this name. A symbolic link is refused with
@@ -21,6 +21,17 @@ var ErrTooLarge = errors.New("file is larger than the limit")
 // error satisfies [fs.ErrNotExist].
 func (d Directory) Read(name string, limit int64) ([]byte, error) {
 	file, _, err := d.openRegular(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // only read from
+	return readAll(file, limit)
+}
+
+// ReadThroughLinks returns the content of a file of any kind. A file longer than limit bytes is
+// refused with [ErrTooLarge].
+func ReadThroughLinks(path string, limit int64) ([]byte, error) {
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}

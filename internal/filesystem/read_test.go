@@ -33,3 +33,21 @@ func TestSameAs(t *testing.T) {
 		t.Errorf("a missing file to compare with: %v", err)
 	}
 }
+
+func TestReadThroughLinks(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	file, link := filepath.Join(directory, "file"), filepath.Join(directory, "link")
+	if err := errors.Join(os.WriteFile(file, []byte("four"), 0o600), os.Symlink("file", link)); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := ReadThroughLinks(link, 4); err != nil || string(data) != "four" {
+		t.Errorf("as large as the limit: %q, %v", data, err)
+	}
+	if data, err := ReadThroughLinks(link, 3); !errors.Is(err, ErrTooLarge) || data != nil {
+		t.Errorf("larger than the limit: %q, %v", data, err)
+	}
+	if _, err := ReadThroughLinks(filepath.Join(directory, "missing"), 4); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+}

@@ -11,9 +11,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
+
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // Account is the address of the API server, and the service account to use.
@@ -91,7 +92,7 @@ func (a Account) transport(request *http.Request) (*http.Transport, error) {
 	if a.Server.Scheme != "https" {
 		return transport, nil
 	}
-	data, err := readFile(a.TokenFile)
+	data, err := filesystem.ReadThroughLinks(a.TokenFile, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("token of the service account: %w", err)
 	}
@@ -104,7 +105,7 @@ func (a Account) transport(request *http.Request) (*http.Transport, error) {
 	if a.Insecure {
 		return transport, nil
 	}
-	certificates, err := readFile(a.CAFile)
+	certificates, err := filesystem.ReadThroughLinks(a.CAFile, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("certificate of the API server: %w", err)
 	}
@@ -113,18 +114,4 @@ func (a Account) transport(request *http.Request) (*http.Transport, error) {
 		return nil, fmt.Errorf("%s has no certificate in PEM form", a.CAFile)
 	}
 	return transport, nil
-}
-
-// readFile reads a file of the service account, which is a link that the kubelet moves.
-func readFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() //nolint:errcheck // only read from
-	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("%s is larger than %d bytes", path, maxFile)
-	}
-	return data, err
 }

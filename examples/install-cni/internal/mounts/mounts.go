@@ -6,12 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
@@ -149,15 +149,7 @@ func of(path string, all []mount) (found mount) {
 }
 
 func read(path string) ([]mount, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("look what is mounted: %w", err)
-	}
-	defer file.Close() //nolint:errcheck // only read from
-	data, err := io.ReadAll(io.LimitReader(file, maxTable+1))
-	if err == nil && len(data) > maxTable {
-		err = fmt.Errorf("%s is larger than %d bytes", path, maxTable)
-	}
+	data, err := filesystem.ReadThroughLinks(path, maxTable)
 	if err != nil {
 		return nil, fmt.Errorf("look what is mounted: %w", err)
 	}
