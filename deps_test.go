@@ -352,7 +352,7 @@ const pluginLinks = `
 	github.com/vishvananda/netlink github.com/vishvananda/netlink/nl github.com/vishvananda/netns
 	golang.org/x/net/bpf golang.org/x/sync/errgroup golang.org/x/sys/unix
 
-	bufio bytes cmp context crypto/rand crypto/sha256 crypto/tls crypto/x509 encoding encoding/base64 encoding/binary encoding/hex
+	bufio bytes cmp context crypto/sha256 crypto/tls crypto/x509 encoding encoding/base64 encoding/binary encoding/hex
 	encoding/json encoding/pem errors fmt hash/fnv io io/fs io/ioutil iter log log/slog maps math math/bits math/rand math/rand/v2 net
 	net/http net/netip net/url os os/exec os/signal path path/filepath reflect regexp runtime runtime/debug slices sort strconv strings sync
 	sync/atomic syscall time unicode unicode/utf8 unsafe
