@@ -73,11 +73,15 @@ func (o Outcome) Next() Packet {
 
 // Answer returns the receiver's packet: SYN and ACK in answer to an opening packet, else ACK. The
 // caller gives the origin: for a packet that was delivered, the socket that took it (transparent if
-// its listener is Transparent); for one that was sent, the arrival by the same link.
+// its listener is Transparent, with the listener's mark unless it has one of its own); for one that
+// was sent, the arrival by the same link.
 func (o Outcome) Answer(from Origin) Packet {
 	answer := Packet{From: from, Protocol: o.Packet.Protocol, Src: o.Header.Dst, Dst: o.Header.Src, Flow: o.Flow}
-	if socket, ok := from.(Socket); ok && o.Listener.Transparent {
-		socket.Transparent = true
+	if socket, ok := from.(Socket); ok {
+		socket.Transparent = socket.Transparent || o.Listener.Transparent
+		if socket.Mark == 0 {
+			socket.Mark = o.Listener.Mark
+		}
 		answer.From = socket
 	}
 	if answer.Protocol == interception.ProtocolTCP {

@@ -138,6 +138,35 @@ func TestSelectorsOfPolicyRules(t *testing.T) {
 	}
 }
 
+// TestAnswerOfMarkedListener has a listener whose answers leave by the link that its mark leads to.
+func TestAnswerOfMarkedListener(t *testing.T) {
+	t.Parallel()
+	plan := routes(t, interception.Route{Table: 100, Destination: addresses("0.0.0.0/0")[0], Device: "net1"})
+	for _, c := range []struct {
+		listener, socket interception.Mark
+		link             string
+	}{{0, 0, "eth0"}, {1, 0, "net1"}, {0, 1, "net1"}, {1, 5, "eth0"}} {
+		world := pod(plan)
+		world.Namespaces[0].Listeners = []trace.Listener{
+			{Name: "marked", Protocol: interception.ProtocolTCP, Port: 80, Mark: c.listener},
+		}
+		opened, err := trace.Trace(world, trace.Packet{
+			From: trace.Arrival{Link: "eth0"}, Protocol: interception.ProtocolTCP,
+			Src: netip.MustParseAddrPort("198.51.100.1:4711"), Dst: netip.MustParseAddrPort("10.244.0.2:80"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := trace.Trace(world, opened.Answer(trace.Socket{UID: application, Mark: c.socket}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Verdict != trace.Sent || string(answer.Link) != c.link {
+			t.Errorf("listener with mark %d, socket with %d: the answer is %s, want it sent by %s", c.listener, c.socket, answer, c.link)
+		}
+	}
+}
+
 func TestRoutesOfPlans(t *testing.T) {
 	t.Parallel()
 	const mainTable, localTable = interception.RoutingTable(254), interception.RoutingTable(255)

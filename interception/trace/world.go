@@ -91,6 +91,10 @@ type Listener struct {
 	// Transparent reports whether the listener has IP_TRANSPARENT (IPV6_TRANSPARENT), which
 	// [interception.TProxyTo] requires.
 	Transparent bool
+	// Mark is the listener's SO_MARK. The sockets that it accepts inherit it, so [Outcome.Answer]
+	// carries it (include/net/inet_sock.h, inet_request_mark). 0 is no mark: the answer then has
+	// none, as where net.ipv4.tcp_fwmark_accept is off.
+	Mark interception.Mark
 }
 
 // link returns the link with the name.
