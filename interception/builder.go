@@ -85,6 +85,13 @@ func (b *Builder) LiveSet(name SetName, family Family, why string) SetRef {
 	return SetRef{Name: name, Family: family}
 }
 
+// LiveAddresses adds an empty live set of single addresses of one family and returns a reference to
+// it. [SetEdit] changes its members.
+func (b *Builder) LiveAddresses(name SetName, family Family, why string) SetRef {
+	b.objects = append(b.objects, Set{Name: name, Family: family, Live: true, Addresses: true, Why: why})
+	return SetRef{Name: name, Family: family}
+}
+
 // NAT adds a chain to the nat table.
 func (b *Builder) NAT(name ChainName) *ChainRef[NATAction] { return newChain[NATAction](b, NAT, name) }
 

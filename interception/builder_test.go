@@ -106,6 +106,9 @@ func TestBuildRefuses(t *testing.T) {
 		{"log prefix with a quote", "not allowed at byte 0", func(b *Builder) { b.Raw("c").Do("rule", Match{}, Log{`"`}, "reason") }},
 		{"pattern that is no beginning", "not allowed at byte 0", one(Match{Out: Is(Interfaces("*eth"))}, Return{})},
 		{"live set of no family", "a live set has one family", func(b *Builder) { b.LiveSet("live", BothFamilies, "reason") }},
+		{"fixed set of addresses", "only a live set", func(b *Builder) {
+			b.objects = append(b.objects, Set{Name: "set", Family: IPv4, Addresses: true, Members: Prefixes(netip.MustParsePrefix("10.0.0.1/32")), Why: "reason"})
+		}},
 		{"policy rule of another family's prefix", "not of the rule's family", func(b *Builder) {
 			b.PolicyRule(PolicyRule{ID: "r", Family: IPv4, Source: netip.MustParsePrefix("fd00::/8"), Priority: 1, Why: "reason"})
 		}},

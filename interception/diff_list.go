@@ -158,6 +158,9 @@ func setLines(s Set) []line {
 	kind := "fixed set of " + s.Family.String()
 	if s.Live {
 		kind = "live set of " + s.Family.String()
+		if s.Addresses {
+			kind += " addresses"
+		}
 	}
 	l := []line{{text: kind, shown: kind, keys: []string{"kind"}, why: s.Why}}
 	for _, prefix := range s.Members.Prefixes() {

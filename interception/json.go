@@ -41,7 +41,7 @@ func encodeObject(object Object) map[string]any {
 	case PolicyRule:
 		return map[string]any{"policyRule": encodePolicyRule(o)}
 	case Set:
-		return map[string]any{"set": wireSet{o.Name, o.Family.String(), o.Live, o.Members.prefixes, o.Why, o.From}}
+		return map[string]any{"set": wireSet{o.Name, o.Family.String(), o.Live, o.Addresses, o.Members.prefixes, o.Why, o.From}}
 	case Table:
 		table := wireTable{Kind: o.Kind.String()}
 		table.encode(o)
@@ -114,12 +114,13 @@ type (
 		From        []Source     `json:"from,omitempty"`
 	}
 	wireSet struct {
-		Name    SetName        `json:"name"`
-		Family  string         `json:"family"`
-		Live    bool           `json:"live,omitempty"`
-		Members []netip.Prefix `json:"members,omitempty"`
-		Why     string         `json:"why"`
-		From    []Source       `json:"from,omitempty"`
+		Name      SetName        `json:"name"`
+		Family    string         `json:"family"`
+		Live      bool           `json:"live,omitempty"`
+		Addresses bool           `json:"addresses,omitempty"`
+		Members   []netip.Prefix `json:"members,omitempty"`
+		Why       string         `json:"why"`
+		From      []Source       `json:"from,omitempty"`
 	}
 )
 
@@ -180,7 +181,7 @@ func (w wireSet) decode() (Object, error) {
 			return nil, fmt.Errorf("set %q has an invalid member", string(w.Name))
 		}
 	}
-	return Set{w.Name, family, w.Live, Prefixes(w.Members...), w.Why, w.From}, nil
+	return Set{w.Name, family, w.Live, w.Addresses, Prefixes(w.Members...), w.Why, w.From}, nil
 }
 
 // word returns the value that prints as text.

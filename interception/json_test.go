@@ -35,6 +35,7 @@ func everything(t testing.TB) *Plan {
 		})
 		fixed := b.Set("fixed", Prefixes(v4), "a fixed set", source)
 		live := b.LiveSet("live", IPv6, "a live set")
+		b.LiveAddresses("addresses", IPv4, "a live set of addresses")
 
 		raw := b.Raw("raw")
 		raw.Entry(Prerouting, Match{Family: IPv6}, "enter raw")

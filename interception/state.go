@@ -4,6 +4,7 @@ package interception
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 )
 
@@ -18,6 +19,9 @@ type State struct {
 	// action [Opaque] and as much of its match as could be decoded; it applies to no packet outside
 	// that match. Live sets include their members.
 	Objects []Object
+	// Owners are the owners of the members of live sets of single addresses, as [SetEdit] gave them;
+	// "" for a member that another program has added. A set without members is absent.
+	Owners map[SetName]map[netip.Addr]string
 	// Deviations are what the owner, or the owner's table, has and a plan cannot express.
 	Deviations []Deviation
 	// Dormant reports whether the owner's table is switched off: its chains see no packets.

@@ -143,6 +143,9 @@ type Set struct {
 	Family Family
 	// Live makes the set live. Members is then empty.
 	Live bool
+	// Addresses makes a live set one of single addresses, which [SetEdit] changes. Without it, a live
+	// set is of prefixes.
+	Addresses bool
 	// Members are the contents of a fixed set.
 	Members PrefixSet
 	// Why is the constant reason for the set.
@@ -151,7 +154,8 @@ type Set struct {
 	From []Source
 }
 
-// SetRef refers to a [Set] of the same plan. [Builder.Set] and [Builder.LiveSet] return one.
+// SetRef refers to a [Set] of the same plan. [Builder.Set], [Builder.LiveSet]
+// and [Builder.LiveAddresses] return one.
 type SetRef struct {
 	// Name is the set's name.
 	Name SetName
@@ -165,9 +169,17 @@ func (r SetRef) IsEmpty() bool { return r.Name == "" }
 // String returns "@" and the set's name, as in nft's syntax.
 func (r SetRef) String() string { return "@" + string(r.Name) }
 
+// liveText describes the type of a live set.
+func (s Set) liveText() string {
+	if s.Addresses {
+		return "live addresses"
+	}
+	return "live"
+}
+
 func (s Set) text() string {
 	if s.Live {
-		return fmt.Sprintf("set %s %s live", s.Name, s.Family)
+		return fmt.Sprintf("set %s %s %s", s.Name, s.Family, s.liveText())
 	}
 	return fmt.Sprintf("set %s %s: %s", s.Name, s.Family, s.Members)
 }

@@ -50,6 +50,8 @@ func (v *validator) set(s Set) {
 	switch {
 	case s.Live && (s.Family == BothFamilies || !s.Members.IsEmpty()):
 		v.check(at, errors.New("a live set has one family, and its members are not the plan's"))
+	case s.Addresses && !s.Live:
+		v.check(at, errors.New("only a live set is one of addresses: a fixed set has prefixes"))
 	case !s.Live && (s.Family == BothFamilies || s.Members.Family() != s.Family):
 		v.check(at, errors.New("its members must be of one family, and there must be one: split it by family, leave out what is empty"))
 	}

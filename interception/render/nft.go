@@ -59,14 +59,16 @@ func writeSet(b *bytes.Buffer, s interception.Set) (bits int) {
 		key = "ipv6_addr"
 	}
 	networks, bits := lower.Networks(s)
-	flags := "constant, interval"
+	flags := "\t\tflags constant, interval\n"
 	switch {
+	case s.Addresses:
+		flags = ""
 	case s.Live:
-		flags = "interval"
+		flags = "\t\tflags interval\n"
 	case bits != 0:
-		flags = "constant"
+		flags = "\t\tflags constant\n"
 	}
-	fmt.Fprintf(b, "\tset %s {\n\t\ttype %s\n\t\tflags %s\n\t\tcomment %q\n", lower.SetName(s.Name, bits), key, flags, s.Why)
+	fmt.Fprintf(b, "\tset %s {\n\t\ttype %s\n%s\t\tcomment %q\n", lower.SetName(s.Name, bits), key, flags, s.Why)
 	switch {
 	case s.Live:
 	case bits != 0:

@@ -115,6 +115,9 @@ func routeText(r interception.Route) string {
 
 func setText(s interception.Set) string {
 	if s.Live {
+		if s.Addresses {
+			return fmt.Sprintf("live set of %s addresses", s.Family)
+		}
 		return fmt.Sprintf("live set of %s", s.Family)
 	}
 	return fmt.Sprintf("set of %s: %s", s.Family, s.Members)
