@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/meshcni/meshcni/interception"
@@ -98,6 +99,30 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 		return nil
 	})
 	return state, err
+}
+
+// UpdateSet changes the members of a live set of addresses with the candidate that holds it, as
+// [interception.SetEdit] says. The error wraps [interception.ErrUnsupported] if no candidate can
+// hold such sets.
+func (d *Dataplane) UpdateSet(
+	ctx context.Context, ns *interception.Netns, owner interception.Owner, set interception.SetName, edit interception.SetEdit,
+) error {
+	var without []error
+	for _, c := range d.candidates {
+		editor, ok := c.Dataplane.(interface {
+			UpdateSet(context.Context, *interception.Netns, interception.Owner, interception.SetName, interception.SetEdit) error
+		})
+		if !ok {
+			without = append(without, fmt.Errorf("%s: live sets of addresses: %w", c.Name, interception.ErrUnsupported))
+			continue
+		}
+		err := editor.UpdateSet(ctx, ns, owner, set, edit)
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, interception.ErrUnsupported) {
+			return err
+		}
+		without = append(without, fmt.Errorf("%s: %w", c.Name, err))
+	}
+	return errors.Join(without...)
 }
 
 // each asks all candidates and joins their errors. It ignores those that wrap ErrUnsupported,

@@ -198,6 +198,10 @@ func faults() map[dataplanetest.Law]faulty {
 			}
 			return err
 		}},
+		dataplanetest.LawSets: {observe: func(state interception.State) interception.State {
+			state.Owners = nil
+			return state
+		}},
 		dataplanetest.LawParallel: {apply: func(f *fake.Dataplane, ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 			mu.Lock()
 			crowd := len(f.Calls()) > crowded && busy

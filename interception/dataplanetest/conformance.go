@@ -164,6 +164,7 @@ const (
 	LawSupports    Law = "supports"
 	LawRefusals    Law = "refusals"
 	LawFailures    Law = "failures"
+	LawSets        Law = "sets"
 	LawParallel    Law = "parallel"
 	LawPackets     Law = "packets"
 )
@@ -210,6 +211,11 @@ func rules() []rule {
 			(*suite).refusals,
 		},
 		{LawFailures, "after a failure at any step the namespace holds the old plan or the new one, and the next Apply heals it", (*suite).failures},
+		{
+			LawSets, "members of a live set of addresses have owners, change in one step, from several sides at once too, " +
+				"survive every Apply of a plan with the set, and go with it; an edit that cannot be made changes nothing",
+			(*suite).sets,
+		},
 		{LawParallel, "work on many namespaces at once ends as it does one after the other", (*suite).parallel},
 		{LawPackets, "real packets go where package trace says", (*suite).packets},
 	}

@@ -62,6 +62,7 @@ func objectFeatures() []feature {
 			c.Entry(interception.Output, interception.Match{}, "an entry")
 			c.Do(featureName, interception.Match{DstSet: interception.Is(set)}, interception.Return{}, "a feature")
 		}),
+		object("live set of addresses", func(b *interception.Builder) { b.LiveAddresses(featureName, interception.IPv4, "a feature") }),
 		object("live set", func(b *interception.Builder) { b.LiveSet(featureName, interception.IPv6, "a feature") }),
 	}
 }

@@ -51,6 +51,23 @@ func (g guard) Remove(ctx context.Context, ns *interception.Netns, owner interce
 	return g.Dataplane.Remove(ctx, ns, owner)
 }
 
+// setEditor is what a dataplane with live sets of addresses has (see [interception.SetEdit]).
+type setEditor interface {
+	UpdateSet(context.Context, *interception.Netns, interception.Owner, interception.SetName, interception.SetEdit) error
+}
+
+// UpdateSet returns an error that wraps [interception.ErrUnsupported] if the dataplane has no such
+// method.
+func (g guard) UpdateSet(
+	ctx context.Context, ns *interception.Netns, owner interception.Owner, set interception.SetName, edit interception.SetEdit,
+) (err error) {
+	defer g.caught("UpdateSet", &err)
+	if editor, ok := g.Dataplane.(setEditor); ok {
+		return editor.UpdateSet(ctx, ns, owner, set, edit)
+	}
+	return fmt.Errorf("the dataplane has no method UpdateSet as interception.SetEdit has it: %w", interception.ErrUnsupported)
+}
+
 func (g guard) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (state interception.State, err error) {
 	defer g.caught("Observe", &err)
 	return g.Dataplane.Observe(ctx, ns, owner)

@@ -112,6 +112,23 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 	return d.backend.Observe(ctx, ns, owner)
 }
 
+// UpdateSet changes the members of a live set of addresses of the owner in ns, as
+// [interception.SetEdit] says: in one transaction, and again if another transaction was first. It
+// leaves everything else alone, and needs the privileges of Apply. An error of the context means
+// that this call changed nothing.
+func (d *Dataplane) UpdateSet(
+	ctx context.Context, ns *interception.Netns, owner interception.Owner, set interception.SetName, edit interception.SetEdit,
+) error {
+	err := errors.Join(ns.Check(), owner.Validate(), set.Validate())
+	if err == nil {
+		err = d.updateSet(ctx, ns, owner, set, edit)
+	}
+	if err != nil {
+		return fmt.Errorf("edit set %s of %s in %s: %w", set, owner, ns, err)
+	}
+	return nil
+}
+
 // Name returns "nftables".
 func (d *Dataplane) Name() string { return backend.NFTables }
 

@@ -44,6 +44,13 @@ func (d *Dataplane) create(ctx context.Context, ns *interception.Netns, p *inter
 	return err == nil, err
 }
 
+func (d *Dataplane) updateSet(
+	ctx context.Context, ns *interception.Netns, owner interception.Owner, set interception.SetName, edit interception.SetEdit,
+) error {
+	s := setEditing{owner: owner, set: set, edit: edit}
+	return s.update(ctx, d.backend.Kernel(ns.File()))
+}
+
 func dial(in kernel.Namespace) (*nfnetlink.Socket, error) {
 	socket, err := nfnetlink.Dial(in)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {

@@ -5,6 +5,7 @@
 package nftables
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 
@@ -14,6 +15,10 @@ import (
 func newDataplane(*Dataplane) (*Dataplane, error) { return nil, notHere() }
 
 func supports(*interception.Plan) error { return notHere() }
+
+func (d *Dataplane) updateSet(context.Context, *interception.Netns, interception.Owner, interception.SetName, interception.SetEdit) error {
+	return notHere()
+}
 
 func notHere() error {
 	return fmt.Errorf("nf_tables on %s: %w", runtime.GOOS, interception.ErrUnsupported)

@@ -150,6 +150,8 @@ func matchesPlan(t *testing.T) *interception.Plan {
 		set6 := b.Set("excluded-v6", prefixes("2001:db8::/32", "fc00::/7"), "excluded: a.b (c), d/e-f")
 		b.LiveSet("live-v4", interception.IPv4, "members come and go")
 		b.LiveSet("live-v6", interception.IPv6, "members come and go")
+		b.LiveAddresses("pods-v4", interception.IPv4, "addresses come and go")
+		b.LiveAddresses("pods-v6", interception.IPv6, "addresses come and go")
 		all := matches(set4, set6)
 		in, out := b.Mangle("in"), b.Mangle("out")
 		for i, name := range slices.Sorted(maps.Keys(all)) {

@@ -110,7 +110,7 @@ func isLiveSet(socket *nfnetlink.Socket, owner interception.Owner, s interceptio
 			return false, fmt.Errorf("decode a set: %w", errMalformed)
 		}
 		if set.name == lower.SetName(s.Name, 0) {
-			return set.flags == liveSetFlags && set.keyLength == addressKey(s.Family).length, nil
+			return set.flags == liveSetFlags(s.Addresses) && set.keyLength == addressKey(s.Family).length, nil
 		}
 	}
 	return false, nil

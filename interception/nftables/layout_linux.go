@@ -4,6 +4,7 @@ package nftables
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -20,6 +21,7 @@ type layout struct {
 	sets       []interception.Object
 	tables     []interception.Table
 	deviations []interception.Deviation
+	owners     map[interception.SetName]map[netip.Addr]string // of the members of live sets of addresses
 }
 
 func (l *layout) deviates(at, want, got string) {
@@ -107,7 +109,8 @@ func (l *layout) addSet(s *kernelSet) {
 		l.deviates("set "+printable(s.name), "", fmt.Sprintf("a set of %d bytes", s.keyLength))
 		return
 	}
-	set := interception.Set{Name: ref.Name, Family: ref.Family, Live: s.flags&unix.NFT_SET_CONSTANT == 0}
+	live := s.flags&unix.NFT_SET_CONSTANT == 0
+	set := interception.Set{Name: ref.Name, Family: ref.Family, Live: live, Addresses: live && s.flags == liveSetFlags(true)}
 	if _, _, why, ok := lower.ParseComment("set 00000000 " + s.comment); ok {
 		set.Why = why
 	}
@@ -119,7 +122,22 @@ func (l *layout) addSet(s *kernelSet) {
 		l.deviates("set "+string(ref.Name), "plain members", s.unusual())
 	}
 	set.Members = prefixesOf(spans)
+	if set.Addresses && len(s.elements) > 0 {
+		l.addOwners(set.Name, s.elements)
+	}
 	l.sets = append(l.sets, set)
+}
+
+func (l *layout) addOwners(set interception.SetName, elements []kernelElement) {
+	if l.owners == nil {
+		l.owners = map[interception.SetName]map[netip.Addr]string{}
+	}
+	l.owners[set] = make(map[netip.Addr]string, len(elements))
+	for _, e := range elements {
+		if address, ok := netip.AddrFromSlice(e.key); ok {
+			l.owners[set][address] = e.comment
+		}
+	}
 }
 
 // unusual describes what a set has that no set of a plan has.

@@ -55,6 +55,7 @@ func readOwned(rules *nfnetlink.Socket, owner interception.Owner) (*kernelTable,
 func addTable(state *interception.State, table *kernelTable) {
 	l := readLayout(table)
 	state.Objects, state.Deviations = append(state.Objects, l.objects()...), append(state.Deviations, l.deviations...)
+	state.Owners = l.owners
 	state.Dormant = table != nil && table.flags&dormant != 0
 }
 

@@ -30,8 +30,12 @@ func randomPlan(t *testing.T, r *rand.Rand) *interception.Plan {
 		for i := range r.IntN(4) {
 			family := randomFamily(r)
 			name := interception.SetName(fmt.Sprintf("set-%d", i))
-			if r.IntN(4) == 0 {
+			switch r.IntN(6) {
+			case 0:
 				sets[family] = append(sets[family], b.LiveSet(name, family, "a random live set"))
+				continue
+			case 1:
+				sets[family] = append(sets[family], b.LiveAddresses(name, family, "a random live set"))
 				continue
 			}
 			sets[family] = append(sets[family], b.Set(name, randomPrefixes(r, family, 1+r.IntN(40)), "a random set"))

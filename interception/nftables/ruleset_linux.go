@@ -55,7 +55,8 @@ type kernelSet struct {
 type kernelElement struct {
 	key, last []byte // last is set when the element is itself a range
 	end       bool   // the interval ends before key
-	strange   bool   // no element of a plan's set is like this
+	comment   string
+	strange   bool // no element of a plan's set is like this
 }
 
 // hasTable reports whether the owner's table is known to exist.
@@ -226,7 +227,7 @@ func decodeKernelElement(data []byte) kernelElement {
 	a := parseAttributes(data)
 	flags := a.number(unix.NFTA_SET_ELEM_FLAGS)
 	e := kernelElement{key: a.value(unix.NFTA_SET_ELEM_KEY), last: a.value(elementKeyEnd), end: flags&unix.NFT_SET_ELEM_INTERVAL_END != 0}
-	a.take(unix.NFTA_SET_ELEM_USERDATA)
+	e.comment = commentOf(a.take(unix.NFTA_SET_ELEM_USERDATA), elementComment)
 	a.take(elementPadding)
 	e.strange = !a.whole() || flags&^unix.NFT_SET_ELEM_INTERVAL_END != 0
 	return e

@@ -10,13 +10,19 @@ import (
 )
 
 // maxElementBytes limits a list of elements, which then continues in another message: an attribute
-// holds 65,535 bytes, and an element has at most 44.
+// holds 65,535 bytes, and an element has at most 200.
 const maxElementBytes = 60_000
 
 // anonymousName is the pattern for the kernel's name of a set that belongs to one rule.
 const anonymousName = "__set%d"
 
-const liveSetFlags = unix.NFT_SET_INTERVAL
+// liveSetFlags returns the flags of a live set of addresses, which is a hash, or of prefixes.
+func liveSetFlags(addresses bool) uint32 {
+	if addresses {
+		return 0
+	}
+	return unix.NFT_SET_INTERVAL
+}
 
 // addedSet is a set of the plan in the transaction: its name in the kernel, its id, and the prefix
 // length of its networks; 0 for a set of intervals.
@@ -33,7 +39,10 @@ func (t *transaction) addNamedSet(s interception.Set) addedSet {
 	flags, size, elements := uint32(unix.NFT_SET_CONSTANT|unix.NFT_SET_INTERVAL), 0, t.members[s.Name]
 	switch {
 	case s.Live:
-		flags = liveSetFlags
+		flags = liveSetFlags(s.Addresses)
+		if s.Addresses {
+			t.part.needs = networkSets
+		}
 	case bits != 0:
 		t.part.needs = networkSets
 		flags, size, elements = unix.NFT_SET_CONSTANT, len(networks), networkElements(networks)
@@ -83,13 +92,21 @@ func (t *transaction) addSet(name string, flags uint32, k key, size int, userdat
 	return t.sets
 }
 
-// addElements adds elements to a set, in as many messages as needed.
+// addElements adds elements to a set of the transaction.
 func (t *transaction) addElements(name string, id uint32, elements []element) {
+	t.changeElements(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, name, id, elements)
+}
+
+// changeElements sends elements of a set in as many messages as needed. The id is 0 for a set that
+// was there before.
+func (t *transaction) changeElements(kind uint8, flags uint16, name string, id uint32, elements []element) {
 	for len(elements) > 0 {
-		t.message(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE)
+		t.message(kind, flags)
 		t.batch.Text(unix.NFTA_SET_ELEM_LIST_TABLE, t.table)
 		t.batch.Text(unix.NFTA_SET_ELEM_LIST_SET, name)
-		t.batch.Uint32(unix.NFTA_SET_ELEM_LIST_SET_ID, id)
+		if id != 0 {
+			t.batch.Uint32(unix.NFTA_SET_ELEM_LIST_SET_ID, id)
+		}
 		t.batch.Nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
 			for begin := t.batch.Size(); len(elements) > 0 && t.batch.Size()-begin < maxElementBytes; elements = elements[1:] {
 				t.addElement(elements[0])

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +37,7 @@ type Dataplane struct {
 
 	mu         sync.Mutex
 	namespaces map[interception.NetnsID]map[interception.Owner][]interception.Object
+	members    map[liveSet]map[netip.Addr]string // with their owners
 	calls      []Call
 	handles    uint64 // number of handles from Netns
 }
@@ -90,7 +92,7 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 	if err != nil {
 		return interception.State{}, fmt.Errorf("observe %s in %s: %w", owner, ns, err)
 	}
-	return interception.State{Owner: owner, Objects: clone(d.namespaces[ns.ID()][owner], false)}, nil
+	return d.observed(ns.ID(), owner), nil
 }
 
 // Supports returns an error that names each part of the plan that [Options].Refuse refuses, and
@@ -127,6 +129,7 @@ func (d *Dataplane) change(ctx context.Context, ns *interception.Netns, call Cal
 	if call.Plan != nil && len(call.Plan.Objects) > 0 {
 		owners[call.Owner] = clone(call.Plan.Objects, true)
 	}
+	d.keepMembers(ns.ID(), call.Owner)
 	if d.options.After == nil {
 		return nil
 	}
@@ -178,6 +181,9 @@ func (d *Dataplane) Dump(ns *interception.Netns) string {
 	var b strings.Builder
 	for _, owner := range slices.Sorted(maps.Keys(owners)) {
 		b.WriteString((&interception.Plan{Owner: owner, Objects: owners[owner]}).String())
+		for _, set := range slices.Sorted(maps.Keys(d.observed(ns.ID(), owner).Owners)) {
+			fmt.Fprintf(&b, "members of %s: %v\n", set, d.members[liveSet{ns.ID(), owner, set}])
+		}
 	}
 	return b.String()
 }
@@ -208,9 +214,10 @@ type Verb string
 
 // The verbs.
 const (
-	Apply   Verb = "Apply"
-	Remove  Verb = "Remove"
-	Observe Verb = "Observe"
+	Apply     Verb = "Apply"
+	Remove    Verb = "Remove"
+	Observe   Verb = "Observe"
+	UpdateSet Verb = "UpdateSet"
 )
 
 // Call is one call of the dataplane.
@@ -224,6 +231,9 @@ type Call struct {
 	Owner interception.Owner
 	// Plan is the plan to apply; nil except for Apply.
 	Plan *interception.Plan
+	// Set and Edit are those of UpdateSet.
+	Set  interception.SetName
+	Edit interception.SetEdit
 	// Err is the error of the call without its context; it is nil in [Options].Before and After.
 	Err error
 }

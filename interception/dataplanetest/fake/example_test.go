@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest/fake"
@@ -56,4 +57,29 @@ func ExampleLacks() {
 	}}
 	fmt.Println(dp.Supports(plan))
 	// Output: sysctl.localnet: not supported: this dataplane has no interception.Sysctl
+}
+
+// A program that edits a live set keeps what others have taken over meanwhile.
+func ExampleDataplane_UpdateSet() {
+	plan, err := interception.Build("my-mesh", func(b *interception.Builder) {
+		pods := b.LiveAddresses("pods", interception.IPv4, "pods of this node")
+		probes := b.NAT("probes")
+		probes.Entry(interception.Postrouting, interception.Match{}, "what the node sends")
+		probes.Do("probes.pods", interception.Match{DstSet: interception.Is(pods)}, interception.Return{}, "as it is")
+	})
+	if err != nil {
+		panic(err)
+	}
+	ctx, dp := context.Background(), fake.New(fake.Options{})
+	host, address := dp.Netns("host"), netip.MustParseAddr("10.0.0.7")
+	for _, edit := range []interception.SetEdit{
+		{Add: map[netip.Addr]string{address: "pod a"}},
+		{Add: map[netip.Addr]string{address: "pod b"}},    // which has got the address
+		{Remove: map[netip.Addr]string{address: "pod a"}}, // which ends late
+	} {
+		err = errors.Join(err, dp.Apply(ctx, host, plan), dp.UpdateSet(ctx, host, "my-mesh", "pods", edit))
+	}
+	state, failed := dp.Observe(ctx, host, "my-mesh")
+	fmt.Println(state.Owners["pods"], err, failed)
+	// Output: map[10.0.0.7:pod b] <nil> <nil>
 }
