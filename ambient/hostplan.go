@@ -43,7 +43,7 @@ func HostPlan(n Numbers, f interception.Facts, owner interception.Owner) (*inter
 			if i < 0 {
 				continue
 			}
-			set := b.LiveSet(ProbeSet(family), family, "enrolled pods of the node")
+			set := b.LiveAddresses(ProbeSet(family), family, "enrolled pods of the node")
 			c.Do(id("probes", family), interception.Match{
 				DstSet: interception.Is(set), L4: interception.TCP(), UID: interception.Is(everyUser()),
 			}, interception.SNATTo{Addr: n.Probes[i]}, "programs of the node are recognised by this address")
