@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 
 	"github.com/meshcni/meshcni/interception"
@@ -96,6 +97,10 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 			return nil
 		}
 		state.Objects, state.Deviations = append(state.Objects, rules.Objects...), append(state.Deviations, one.Deviations...)
+		if one.Owners != nil {
+			maps.Copy(one.Owners, state.Owners)
+			state.Owners = one.Owners
+		}
 		return nil
 	})
 	return state, err
@@ -103,26 +108,32 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 
 // UpdateSet changes the members of a live set of addresses with the candidate that holds it, as
 // [interception.SetEdit] says. The error wraps [interception.ErrUnsupported] if no candidate can
-// hold such sets.
+// hold such sets, and never both that and [fs.ErrNotExist].
 func (d *Dataplane) UpdateSet(
 	ctx context.Context, ns *interception.Netns, owner interception.Owner, set interception.SetName, edit interception.SetEdit,
 ) error {
-	var without []error
+	var absent, unsupported []error
 	for _, c := range d.candidates {
 		editor, ok := c.Dataplane.(interface {
 			UpdateSet(context.Context, *interception.Netns, interception.Owner, interception.SetName, interception.SetEdit) error
 		})
 		if !ok {
-			without = append(without, fmt.Errorf("%s: live sets of addresses: %w", c.Name, interception.ErrUnsupported))
+			unsupported = append(unsupported, fmt.Errorf("%s: live sets of addresses: %w", c.Name, interception.ErrUnsupported))
 			continue
 		}
-		err := editor.UpdateSet(ctx, ns, owner, set, edit)
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, interception.ErrUnsupported) {
+		switch err := editor.UpdateSet(ctx, ns, owner, set, edit); {
+		case errors.Is(err, interception.ErrUnsupported):
+			unsupported = append(unsupported, fmt.Errorf("%s: %w", c.Name, err))
+		case errors.Is(err, fs.ErrNotExist):
+			absent = append(absent, fmt.Errorf("%s: %w", c.Name, err))
+		default:
 			return err
 		}
-		without = append(without, fmt.Errorf("%s: %w", c.Name, err))
 	}
-	return errors.Join(without...)
+	if absent == nil {
+		return errors.Join(unsupported...)
+	}
+	return errors.Join(absent...)
 }
 
 // each asks all candidates and joins their errors. It ignores those that wrap ErrUnsupported,
