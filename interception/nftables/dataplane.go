@@ -114,8 +114,9 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 
 // UpdateSet changes the members of a live set of addresses of the owner in ns, as
 // [interception.SetEdit] says: in one transaction, and again if another transaction was first. It
-// leaves everything else alone, and needs the privileges of Apply. An error of the context means
-// that this call changed nothing.
+// leaves everything else alone, and needs the privileges of Apply. After an error of the context
+// the members are the old ones, unless the error says that the outcome is unknown: then they may be
+// the new ones.
 func (d *Dataplane) UpdateSet(
 	ctx context.Context, ns *interception.Netns, owner interception.Owner, set interception.SetName, edit interception.SetEdit,
 ) error {

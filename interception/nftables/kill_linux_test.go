@@ -30,19 +30,38 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/kerneltest"
 )
 
-// victimArgument is the first argument of the process that is killed, which is this test's program.
-// The next ones are the namespace, the file with the plan, and the index of the call to the kernel
-// before which the process kills itself, or -1.
-const victimArgument = "apply-until-killed"
+// victimArgument and editorArgument are the first argument of the process that is killed, which is
+// this test's program. The next ones are the namespace, the file with the plan or the edit, and the
+// index of the call to the kernel before which the process kills itself, or -1.
+const (
+	victimArgument = "apply-until-killed"
+	editorArgument = "edit-until-killed"
+)
 
-// beVictim applies a plan when it gets a byte of input.
-func beVictim(path, file, call string) error {
+// victimWork returns what a process does until it is killed.
+func victimWork(argument, file string) (func(*nftables.Dataplane, *interception.Netns) error, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if argument == editorArgument {
+		var edit interception.SetEdit
+		err := json.Unmarshal(text, &edit)
+		return func(dp *nftables.Dataplane, ns *interception.Netns) error {
+			return dp.UpdateSet(context.Background(), ns, "mesh-test", "pods", edit)
+		}, err
 	}
 	var plan interception.Plan
-	if err := json.Unmarshal(text, &plan); err != nil {
+	err = json.Unmarshal(text, &plan)
+	return func(dp *nftables.Dataplane, ns *interception.Netns) error {
+		return dp.Apply(context.Background(), ns, &plan)
+	}, err
+}
+
+// beVictim applies a plan or edits a set when it gets a byte of input.
+func beVictim(argument, path, file, call string) error {
+	work, err := victimWork(argument, file)
+	if err != nil {
 		return err
 	}
 	ns, err := interception.OpenNetns(path, interception.NetnsOptions{})
@@ -73,7 +92,7 @@ func beVictim(path, file, call string) error {
 	if _, err := io.ReadFull(os.Stdin, make([]byte, 1)); err != nil {
 		return err
 	}
-	if err := dp.Apply(context.Background(), ns, &plan); err != nil {
+	if err := work(dp, ns); err != nil {
 		return err
 	}
 	_, err = os.Stdout.WriteString("done\n")
@@ -87,9 +106,9 @@ type victim struct {
 }
 
 // newVictim starts a victim, and waits until it is ready.
-func newVictim(t testing.TB, ns *pod, plan string, end int) *victim {
+func newVictim(t testing.TB, ns *pod, argument, file string, end int) *victim {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", victimArgument, ns.Namespace.Path(), plan, strconv.Itoa(end))
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", argument, ns.Namespace.Path(), file, strconv.Itoa(end))
 	cmd.Stderr = os.Stderr
 	start, err := cmd.StdinPipe()
 	if err != nil {
@@ -249,7 +268,7 @@ func TestKilledAtRandom(t *testing.T) {
 	for killed < kills && tries < most {
 		tries++
 		after := time.Duration(random.Int64N(int64(took)))
-		if !newVictim(t, k.pod, k.file, -1).killed(t, after) { // it was quicker this time
+		if !newVictim(t, k.pod, victimArgument, k.file, -1).killed(t, after) { // it was quicker this time
 			k.apply(t, k.old)
 			continue
 		}
@@ -267,7 +286,7 @@ func (k *killing) duration(t testing.TB) time.Duration {
 	t.Helper()
 	shortest := time.Hour
 	for range 5 {
-		v := newVictim(t, k.pod, k.file, -1)
+		v := newVictim(t, k.pod, victimArgument, k.file, -1)
 		began := time.Now()
 		if _, err := v.start.Write([]byte{1}); err != nil {
 			t.Fatal(err)
@@ -297,7 +316,7 @@ func TestKilledAtEachCall(t *testing.T) {
 		if !call.Changes() {
 			continue
 		}
-		if !newVictim(t, k.pod, k.file, end).killed(t, -1) {
+		if !newVictim(t, k.pod, victimArgument, k.file, end).killed(t, -1) {
 			t.Errorf("call %d: the process was not killed", end)
 		}
 		k.check(t, fmt.Sprintf("call %d (%s)", end, call.What))

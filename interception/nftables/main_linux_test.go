@@ -15,8 +15,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 5 && os.Args[1] == victimArgument {
-		if err := beVictim(os.Args[2], os.Args[3], os.Args[4]); err != nil {
+	if len(os.Args) == 5 && (os.Args[1] == victimArgument || os.Args[1] == editorArgument) {
+		if err := beVictim(os.Args[1], os.Args[2], os.Args[3], os.Args[4]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

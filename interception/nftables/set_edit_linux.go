@@ -35,12 +35,20 @@ func (s *setEditing) update(ctx context.Context, in kernel.Namespace) error {
 		return err
 	}
 	defer func() { _ = s.socket.Close() }()
+	var unknown error
 	for {
 		if err := ctx.Err(); err != nil {
+			if unknown != nil {
+				return fmt.Errorf("%w, and it is unknown whether the set is changed: %w", err, unknown)
+			}
 			return err
 		}
 		// A second attempt finds out by itself what came of a first one whose answer is lost.
-		if err := s.attempt(); !errors.Is(err, unix.ERESTART) && !errors.Is(err, nfnetlink.ErrNoAnswer) {
+		err := s.attempt()
+		switch {
+		case errors.Is(err, nfnetlink.ErrNoAnswer):
+			unknown = err
+		case !errors.Is(err, unix.ERESTART):
 			return err
 		}
 	}
