@@ -72,7 +72,11 @@ func Diff(want *Plan, got State) []Drift {
 	if want == nil {
 		want = &Plan{Owner: got.Owner}
 	}
-	wanted, there := lists(withoutSets(want.Objects, got.Objects), nil), lists(got.Objects, got.Deviations)
+	objects := want.Objects
+	if slices.ContainsFunc(got.Objects, func(o Object) bool { _, is := o.(Table); return is }) {
+		objects = withoutSets(objects, got.Objects)
+	}
+	wanted, there := lists(objects, nil), lists(got.Objects, got.Deviations)
 	renamed(wanted, there)
 	var drifts []Drift
 	for _, w := range wanted {
@@ -103,12 +107,15 @@ func (d Deviation) kind() DriftKind {
 	}
 }
 
+// WithoutSets returns the plan with the members of its fixed sets in place of the references to
+// them, as dataplanes without sets apply it.
+func (p *Plan) WithoutSets() *Plan {
+	return &Plan{Owner: p.Owner, Objects: withoutSets(p.Objects, nil)}
+}
+
 // withoutSets returns the objects with members in place of references to fixed sets that others
-// lacks, provided that others has rules.
+// lacks.
 func withoutSets(objects, others []Object) []Object {
-	if !slices.ContainsFunc(others, func(o Object) bool { _, is := o.(Table); return is }) {
-		return objects
-	}
 	missing := map[SetName]PrefixSet{}
 	for _, object := range objects {
 		set, ok := object.(Set)

@@ -243,6 +243,9 @@ func TestDiffWhatNoPacketTells(t *testing.T) {
 			t.Errorf("Diff = %v, want nothing", drifts)
 		}
 	}
+	if got, want := write(true, true).WithoutSets().String(), write(false, true).String(); got != want {
+		t.Errorf("WithoutSets returns\n%swant\n%s", got, want)
+	}
 	other := editOutput(observed(write(false, true)), func(rules []Rule) []Rule {
 		rules[1], rules[2] = rules[2], rules[1]
 		return rules

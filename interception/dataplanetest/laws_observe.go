@@ -175,7 +175,7 @@ func (s *suite) mutate(t *testing.T, law Law, p *interception.Plan, mutants []mu
 		state := s.observe(t, law, ns, p.Owner)
 		there := interception.State{Owner: p.Owner, Objects: m.plan.Objects}
 		if isSet := func(o interception.Object) bool { _, is := o.(interception.Set); return is }; !slices.ContainsFunc(state.Objects, isSet) {
-			there.Objects = inlined(m.plan)
+			there.Objects = m.plan.WithoutSets().Objects
 		}
 		want, got := interception.Diff(p, there), interception.Diff(p, state)
 		what := m.name + " in " + s.Ground.Dump(t, ns)
