@@ -170,7 +170,7 @@ func (d *daemon) supervise(healthListener net.Listener) *parts.Supervisor {
 // install is the part that keeps the plugin on the node.
 func (d *daemon) install() parts.Part {
 	return parts.Part{Name: "installer", Run: func(ctx context.Context, say func(string)) error {
-		pieces := []installed.Piece{d.live}
+		pieces := []installer.Part{d.live}
 		if d.settings.Install {
 			pieces = append(pieces, d.installed()...)
 		}
@@ -188,8 +188,8 @@ func (d *daemon) install() parts.Part {
 
 // installed returns the pieces of the installation, in the order in which they depend on each
 // other. After a change of the plugin's kubeconfig, the API server is asked with the new token.
-func (d *daemon) installed() []installed.Piece {
-	var own []installed.Piece
+func (d *daemon) installed() []installer.Part {
+	var own []installer.Part
 	for _, part := range d.installer.Parts() {
 		own = append(own, kept{part, d.env, d.settings, func() {
 			if part.Name() != "kubeconfig" {

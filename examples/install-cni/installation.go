@@ -150,13 +150,10 @@ type kept struct {
 // Pace returns the pace of the piece's writes.
 func (k kept) Pace() upkeep.Bucket { return upkeep.PaceOf(k.Part) }
 
-func (k kept) Ensure(ctx context.Context) (upkeep.Outcome, error) {
+func (k kept) Ensure(ctx context.Context) (installer.Result, error) {
 	result, err := k.Part.Ensure(k.env.watched(ctx))
-	outcome := map[installer.Result]upkeep.Outcome{
-		installer.Right: upkeep.Right, installer.Wrote: upkeep.Wrote, installer.Restored: upkeep.Restored, installer.Overtaken: upkeep.Overtaken,
-	}[result]
-	if outcome != upkeep.Right {
+	if result != installer.Right {
 		k.wrote()
 	}
-	return outcome, hint(err, k.settings)
+	return result, hint(err, k.settings)
 }

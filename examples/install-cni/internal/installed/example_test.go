@@ -9,10 +9,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installed"
 	"github.com/meshcni/meshcni/internal/filesystem"
-	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // greeting is a part that keeps one file.
@@ -26,14 +26,14 @@ func (g greeting) Name() string              { return "greeting" }
 func (g greeting) Directories() []string     { return []string{g.directory} }
 func (g greeting) Concerns(path string) bool { return path == g.path() }
 
-func (g greeting) Ensure(context.Context) (upkeep.Outcome, error) {
+func (g greeting) Ensure(context.Context) (installer.Result, error) {
 	changed, err := filesystem.Directory{Path: g.directory}.Write("greeting", []byte("hello\n"), filesystem.Options{})
 	fmt.Println("written:", changed)
 	if changed {
-		return upkeep.Wrote, err
+		return installer.Wrote, err
 	}
 	g.done()
-	return upkeep.Right, err
+	return installer.Right, err
 }
 
 func ExampleKeeper() {

@@ -15,22 +15,6 @@ import (
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
-// Piece keeps one thing on the node right. Its methods are never called concurrently. It may define
-// the pace of its writes ([upkeep.Paced]).
-type Piece interface {
-	// Name identifies the piece, which is a part of the daemon, in logs and in /readyz.
-	Name() string
-	// Directories are those to watch for this piece.
-	Directories() []string
-	// Concerns reports whether a change of the file at path, in one of the directories, may matter.
-	Concerns(path string) bool
-	// Ensure compares, and writes if something differs: the outcome is Right, Wrote, Restored or
-	// Overtaken. After an error that wraps [installer.ErrWaiting] or [installer.ErrSuperseded],
-	// Ensure is called again only after a change, or at the time that the error's Again method
-	// returns.
-	Ensure(ctx context.Context) (upkeep.Outcome, error)
-}
-
 // Keeper keeps pieces right. Create it with [New].
 type Keeper struct {
 	loop  *upkeep.Loop
@@ -43,12 +27,13 @@ type Keeper struct {
 const checkInterval = 10 * time.Minute
 
 // New returns a keeper for the pieces, in the order in which they depend on each other. It reports
-// their state to state.
-func New(state *health.State, log *slog.Logger, pieces ...Piece) *Keeper {
+// their state to state. A piece is a part of the installer or something like it; it may define the
+// pace of its writes ([upkeep.Paced]).
+func New(state *health.State, log *slog.Logger, pieces ...installer.Part) *Keeper {
 	k := &Keeper{state: state, log: log}
 	tasks := make([]upkeep.Task, 0, len(pieces))
 	for _, p := range pieces {
-		tasks = append(tasks, &task{Piece: p, state: state, log: log.With("part", p.Name())})
+		tasks = append(tasks, &task{Part: p, state: state, log: log.With("part", p.Name())})
 		state.Set(p.Name(), "starting")
 	}
 	state.Set("watch", "starting")
@@ -73,7 +58,7 @@ func (k *Keeper) lost(err error) { k.log.Warn("events were lost; looking at ever
 
 // task is a piece in the loop; it reports the piece's state.
 type task struct {
-	Piece
+	installer.Part
 	state  *health.State
 	log    *slog.Logger
 	panics int  // in a row
@@ -83,7 +68,7 @@ type task struct {
 }
 
 // Pace returns the pace of the piece's writes.
-func (t *task) Pace() upkeep.Bucket { return upkeep.PaceOf(t.Piece) }
+func (t *task) Pace() upkeep.Bucket { return upkeep.PaceOf(t.Part) }
 
 // Pass runs the piece once. A panic is a failure, and does not affect other pieces.
 func (t *task) Pass(ctx context.Context) (result upkeep.Result) {
@@ -94,9 +79,11 @@ func (t *task) Pass(ctx context.Context) (result upkeep.Result) {
 			result = upkeep.Result{Outcome: upkeep.Failed, Err: fmt.Errorf("panic: %v", value)}
 		}
 	}()
-	outcome, err := t.Ensure(ctx)
+	did, err := t.Ensure(ctx)
 	t.panics, t.ended = 0, err != nil && ctx.Err() != nil
-	result = upkeep.Result{Outcome: outcome, Err: err}
+	result = upkeep.Result{Err: err, Outcome: map[installer.Result]upkeep.Outcome{
+		installer.Right: upkeep.Right, installer.Wrote: upkeep.Wrote, installer.Restored: upkeep.Restored, installer.Overtaken: upkeep.Overtaken,
+	}[did]}
 	var later interface{ Again() time.Time }
 	if errors.As(err, &later) {
 		result.Again = later.Again()

@@ -18,7 +18,6 @@ import (
 	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/internal/testing/testlog"
-	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 func TestRunsAtTheStartAndAfterItsOwnWork(t *testing.T) {
@@ -208,7 +207,7 @@ func (p *fakePart) Name() string              { return p.name }
 func (p *fakePart) Directories() []string     { return []string{p.directory} }
 func (p *fakePart) Concerns(path string) bool { return path == filepath.Join(p.directory, "file") }
 
-func (p *fakePart) Ensure(ctx context.Context) (upkeep.Outcome, error) {
+func (p *fakePart) Ensure(ctx context.Context) (installer.Result, error) {
 	r := p.then
 	if len(p.results) > 0 {
 		r, p.results = p.results[0], p.results[1:]
@@ -217,17 +216,17 @@ func (p *fakePart) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	switch r {
 	case nothing:
 	case changes:
-		return upkeep.Restored, nil
+		return installer.Restored, nil
 	case fails:
-		return upkeep.Right, errors.New("broken")
+		return installer.Right, errors.New("broken")
 	case waits:
-		return upkeep.Right, fmt.Errorf("%w for a friend", installer.ErrWaiting)
+		return installer.Right, fmt.Errorf("%w for a friend", installer.ErrWaiting)
 	case panics:
 		panic("broken")
 	case hangs:
 		<-ctx.Done()
 	}
-	return upkeep.Right, nil
+	return installer.Right, nil
 }
 
 const patience = testlog.Patience
@@ -284,7 +283,7 @@ func (p *fakePart) wait(t *testing.T, what string, condition func() bool) {
 func start(t *testing.T, parts ...*fakePart) {
 	t.Helper()
 	state, log := health.NewState(), testlog.New()
-	var all []Piece
+	var all []installer.Part
 	for _, p := range parts {
 		p.state, p.log = state, log
 		all = append(all, p)

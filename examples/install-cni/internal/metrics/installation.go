@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/meshcni/meshcni/conflist/installer"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/installed"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
@@ -34,7 +33,7 @@ type installation struct {
 
 // watched is a piece of the installation that is counted.
 type watched struct {
-	installed.Piece
+	installer.Part
 	of      *installation
 	failure string // the result that its failures count as
 	last    bool   // it completes an installation
@@ -43,26 +42,26 @@ type watched struct {
 
 // Watch returns the installer's pieces, wrapped to count what they do. Arguments and results are in
 // the order in which the pieces depend on each other.
-func (m *Metrics) Watch(binaries, kubeconfig, config installed.Piece) []installed.Piece {
+func (m *Metrics) Watch(binaries, kubeconfig, config installer.Part) []installer.Part {
 	of := &installation{metrics: m, first: true}
-	return []installed.Piece{
-		&watched{Piece: binaries, of: of, failure: binariesFailed},
-		&watched{Piece: kubeconfig, of: of, failure: kubeconfigFailed},
-		&watched{Piece: config, of: of, failure: configFailed, last: true},
+	return []installer.Part{
+		&watched{Part: binaries, of: of, failure: binariesFailed},
+		&watched{Part: kubeconfig, of: of, failure: kubeconfigFailed},
+		&watched{Part: config, of: of, failure: configFailed, last: true},
 	}
 }
 
 // Pace returns the pace of the piece's writes.
-func (w *watched) Pace() upkeep.Bucket { return upkeep.PaceOf(w.Piece) }
+func (w *watched) Pace() upkeep.Bucket { return upkeep.PaceOf(w.Part) }
 
-func (w *watched) Ensure(ctx context.Context) (upkeep.Outcome, error) {
-	outcome, err := w.Piece.Ensure(ctx)
+func (w *watched) Ensure(ctx context.Context) (installer.Result, error) {
+	outcome, err := w.Part.Ensure(ctx)
 	switch {
 	case errors.Is(err, installer.ErrWaiting) || errors.Is(err, installer.ErrSuperseded):
 	case err != nil:
 		w.of.metrics.installs.WithLabelValues(w.failure).Inc()
 	}
-	if w.of.completed(outcome != upkeep.Right, w.last && err == nil) {
+	if w.of.completed(outcome != installer.Right, w.last && err == nil) {
 		w.of.metrics.installs.WithLabelValues(succeeded).Inc()
 	}
 	w.drift(outcome, err)
@@ -83,12 +82,12 @@ func (i *installation) completed(wrote, last bool) bool {
 }
 
 // drift counts a change once, even if restoring takes several passes.
-func (w *watched) drift(outcome upkeep.Outcome, err error) {
+func (w *watched) drift(outcome installer.Result, err error) {
 	switch {
-	case outcome == upkeep.Restored && !w.drifted:
+	case outcome == installer.Restored && !w.drifted:
 		w.drifted = true
 		w.of.metrics.driftFound.WithLabelValues(w.Name()).Inc()
-	case outcome == upkeep.Right && err == nil && w.drifted:
+	case outcome == installer.Right && err == nil && w.drifted:
 		w.drifted = false
 		w.of.metrics.driftHealed.WithLabelValues(w.Name()).Inc()
 	}

@@ -18,11 +18,9 @@ import (
 
 	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/installed"
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/sidecar"
-	"github.com/meshcni/meshcni/internal/upkeep"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -165,22 +163,22 @@ func TestRequests(t *testing.T) {
 
 // step is what a part of the installer does in one run.
 type step struct {
-	outcome upkeep.Outcome
+	outcome installer.Result
 	err     error
 }
 
 // script is a part that does one step after the other, then nothing.
 type script struct {
-	installed.Piece
+	installer.Part
 	name  string
 	steps []step
 }
 
 func (s *script) Name() string { return s.name }
 
-func (s *script) Ensure(context.Context) (upkeep.Outcome, error) {
+func (s *script) Ensure(context.Context) (installer.Result, error) {
 	if len(s.steps) == 0 {
-		return upkeep.Right, nil
+		return installer.Right, nil
 	}
 	next := s.steps[0]
 	s.steps = s.steps[1:]
@@ -190,7 +188,7 @@ func (s *script) Ensure(context.Context) (upkeep.Outcome, error) {
 func TestInstallations(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(t, health.NewState())
-	wrote, restored := step{outcome: upkeep.Wrote}, step{outcome: upkeep.Restored}
+	wrote, restored := step{outcome: installer.Wrote}, step{outcome: installer.Restored}
 	failed, waiting := step{err: errors.New("broken")}, step{err: fmt.Errorf("%w: for a network", installer.ErrWaiting)}
 	binaries := &script{name: "binaries", steps: []step{failed, wrote, {}, restored}}
 	kubeconfig := &script{name: "kubeconfig", steps: []step{failed, wrote, {}, wrote}}

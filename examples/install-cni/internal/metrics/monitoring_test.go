@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/interception/podsource"
-	"github.com/meshcni/meshcni/internal/upkeep"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -31,7 +31,7 @@ func exported(t *testing.T) map[string][]string {
 	m.Request("pod", "ok")
 	m.Restored("cilium-cni")
 	m.Result(podsource.Result{Command: "ADD", Reason: "in-mesh", Stages: []podsource.Stage{{Name: "apply"}}, Error: &podsource.ResultError{Code: 1}})
-	wrote := []step{{}, {outcome: upkeep.Restored}}
+	wrote := []step{{}, {outcome: installer.Restored}}
 	for _, part := range m.Watch(&script{name: "binaries"}, &script{name: "kubeconfig"}, &script{name: "config", steps: wrote}) {
 		for range 3 {
 			if _, err := part.Ensure(t.Context()); err != nil {

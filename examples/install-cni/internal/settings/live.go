@@ -10,8 +10,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/internal/filesystem"
-	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // maxRecord bounds what is read of the record.
@@ -58,11 +58,11 @@ func (l *Live) Concerns(path string) bool {
 
 // Ensure reads the settings again, and returns Wrote if a change took effect. Errors are only
 // logged.
-func (l *Live) Ensure(context.Context) (upkeep.Outcome, error) {
+func (l *Live) Ensure(context.Context) (installer.Result, error) {
 	next, err := l.loaded.Reload()
 	if err != nil {
 		l.log.Error("the settings directory can't be read; all settings stay as they are", "error", err)
-		return upkeep.Right, nil
+		return installer.Right, nil
 	}
 	before := l.loaded
 	l.loaded = next
@@ -75,9 +75,9 @@ func (l *Live) Ensure(context.Context) (upkeep.Outcome, error) {
 	}
 	l.record()
 	if changed {
-		return upkeep.Wrote, nil
+		return installer.Wrote, nil
 	}
-	return upkeep.Right, nil
+	return installer.Right, nil
 }
 
 // report logs what is new about a value, and returns whether another one takes effect.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
-	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 func loaded(t *testing.T, directory, runDir string) settings.Loaded {
@@ -56,7 +56,7 @@ func TestEachNewsOnce(t *testing.T) {
 		}
 		log.Reset()
 		outcome, err := part.Ensure(t.Context())
-		changed := outcome == upkeep.Wrote
+		changed := outcome == installer.Wrote
 		if err != nil || changed != step.changed || !strings.Contains(log.String(), step.says) || (step.says == "") != (log.Len() == 0) {
 			t.Errorf("%s=%.9s: changed %v, %v, log:\n%s", step.name, step.value, changed, err, &log)
 		}
@@ -80,7 +80,7 @@ func TestWhatIsWatched(t *testing.T) {
 	if got := missing.Directories(); len(got) != 0 {
 		t.Errorf("a missing directory is watched: %v", got)
 	}
-	if outcome, err := missing.Ensure(t.Context()); outcome != upkeep.Right || err != nil {
+	if outcome, err := missing.Ensure(t.Context()); outcome != installer.Right || err != nil {
 		t.Errorf("without directories: %v, %v", outcome, err)
 	}
 }
