@@ -23,13 +23,11 @@ type binaries struct {
 	kept map[string]string // the source of each path that was in place at the last look
 }
 
-// Name returns "binaries".
 func (b *binaries) Name() string { return "binaries" }
 
 // Pace allows fewer restores than for the entry, because each one writes several megabytes.
 func (b *binaries) Pace() upkeep.Bucket { return upkeep.Bucket{Burst: 3, Every: 5 * time.Second} }
 
-// Directories returns the directories whose changes concern this part.
 func (b *binaries) Directories() []string {
 	if b.hasSecond() {
 		return []string{b.options.BinDir, b.options.SecondBinDir}
@@ -37,7 +35,6 @@ func (b *binaries) Directories() []string {
 	return []string{b.options.BinDir}
 }
 
-// Concerns reports whether a change of the file at path may concern this part.
 func (b *binaries) Concerns(path string) bool {
 	if directory := filepath.Dir(path); directory != b.options.BinDir && directory != b.options.SecondBinDir {
 		return false

@@ -33,7 +33,6 @@ type config struct {
 
 func (i *Installer) config() *config { return &config{Installer: i.part()} }
 
-// Name returns "config".
 func (c *config) Name() string { return "config" }
 
 // Directories returns the directories whose changes concern this part. A network names its drop-in
@@ -256,7 +255,6 @@ func (p placeClaims) Load() (reconciler.Claim, error) {
 	return current.Configs, nil
 }
 
-// Update changes the places.
 func (p placeClaims) Update(change func(*reconciler.Claim)) error {
 	return p.claims.update(p.observer, func(c *claim) { change(&c.Configs) })
 }

@@ -23,10 +23,8 @@ type kubeconfigPart struct {
 
 func (i *Installer) kubeconfig() *kubeconfigPart { return &kubeconfigPart{Installer: i.part()} }
 
-// Name returns "kubeconfig".
 func (k *kubeconfigPart) Name() string { return "kubeconfig" }
 
-// Directories returns the directories whose changes concern this part.
 func (k *kubeconfigPart) Directories() []string {
 	file := k.options.Kubeconfig
 	directories := []string{k.options.RunDir, filepath.Dir(file.Path), filepath.Dir(file.TokenFile), filepath.Dir(file.CAFile)}

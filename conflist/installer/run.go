@@ -49,10 +49,8 @@ type task struct {
 	said string // the last failure reported
 }
 
-// Pace limits how often the part writes.
 func (t *task) Pace() upkeep.Bucket { return upkeep.PaceOf(t.Part) }
 
-// Pass calls the part's Ensure.
 func (t *task) Pass(ctx context.Context) upkeep.Result {
 	result, err := t.Ensure(ctx)
 	pass := upkeep.Result{Err: err, Outcome: map[Result]upkeep.Outcome{
@@ -71,7 +69,6 @@ func (t *task) Pass(ctx context.Context) upkeep.Result {
 	return pass
 }
 
-// Tell reports what is new.
 func (t *task) Tell(result upkeep.Result, pace upkeep.Pace) {
 	if said := text(result.Err); said != t.said {
 		t.said = said

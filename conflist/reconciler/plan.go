@@ -107,7 +107,6 @@ type step struct {
 	place  placement   // what to record
 }
 
-// String is one line.
 func (s step) String() string {
 	text := string(s.op)
 	if s.file != "" {

@@ -103,5 +103,4 @@ func installOnce(ctx context.Context, env environment, s settings.Settings, log 
 // waitingError is for what other programs must install first.
 type waitingError struct{ error }
 
-// Unwrap returns the reason.
 func (e *waitingError) Unwrap() error { return e.error }

@@ -147,7 +147,6 @@ type kept struct {
 	wrote    func() // called after a write
 }
 
-// Pace returns the pace of the piece's writes.
 func (k kept) Pace() upkeep.Bucket { return upkeep.PaceOf(k.Part) }
 
 func (k kept) Ensure(ctx context.Context) (installer.Result, error) {

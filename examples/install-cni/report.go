@@ -58,7 +58,6 @@ type stepTaker struct{ steps *[]step }
 // Enabled reports whether the level is above debug.
 func (t *stepTaker) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
-// Handle adds a step for a line.
 func (t *stepTaker) Handle(_ context.Context, record slog.Record) error {
 	s := step{Step: record.Message}
 	record.Attrs(func(a slog.Attr) bool {
@@ -80,7 +79,6 @@ func (t *stepTaker) Handle(_ context.Context, record slog.Record) error {
 // WithAttrs returns the same handler: attributes of all lines are not about a step.
 func (t *stepTaker) WithAttrs([]slog.Attr) slog.Handler { return t }
 
-// WithGroup returns the same handler.
 func (t *stepTaker) WithGroup(string) slog.Handler { return t }
 
 func printSteps(env environment, format string, report stepsReport) error {

@@ -156,10 +156,8 @@ func (c *choice) add(command *cobra.Command, name, shorthand, usage string) {
 // String, Set and Type make it a pflag.Value.
 func (c *choice) String() string { return c.value }
 
-// Type returns the help's word for the value.
 func (c *choice) Type() string { return "word" }
 
-// Set sets one of the values.
 func (c *choice) Set(value string) error {
 	if !slices.Contains(c.values, value) {
 		return fmt.Errorf("use one of %s", strings.Join(c.values, ", "))

@@ -228,19 +228,15 @@ func (a *announcer) line(what any) {
 // it.
 type quiet struct{ slog.Handler }
 
-// Enabled reports whether debug level is enabled.
 func (q quiet) Enabled(ctx context.Context, _ slog.Level) bool {
 	return q.Handler.Enabled(ctx, slog.LevelDebug)
 }
 
-// Handle lowers the level.
 func (q quiet) Handle(ctx context.Context, r slog.Record) error {
 	r.Level = slog.LevelDebug
 	return q.Handler.Handle(ctx, r)
 }
 
-// WithAttrs keeps it quiet.
 func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
 
-// WithGroup keeps it quiet.
 func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }

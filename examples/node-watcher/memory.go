@@ -32,7 +32,6 @@ type asked struct {
 	memory *footprint.Trimmer
 }
 
-// Pod asks the source.
 func (a asked) Pod(ctx context.Context, ref podsource.Ref) (interception.Pod, error) {
 	a.memory.Worked()
 	return a.Source.Pod(ctx, ref)

@@ -134,14 +134,12 @@ type permissions struct {
 	forbidden map[string]string
 }
 
-// Do labels, deletes or evicts a pod.
 func (p *permissions) Do(ctx context.Context, action repair.Action) error {
 	err := p.Cluster.Do(ctx, action)
 	p.note(string(action.Do), err)
 	return err
 }
 
-// Tell puts an event on a pod.
 func (p *permissions) Tell(ctx context.Context, event controller.Event) error {
 	err := p.Cluster.Tell(ctx, event)
 	p.note(repairconf.Telling, err)

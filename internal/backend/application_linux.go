@@ -37,7 +37,6 @@ type application struct {
 // unfinishedError means that something of the replaced plan is left, and why.
 type unfinishedError struct{ error }
 
-// Unwrap returns the reason.
 func (u unfinishedError) Unwrap() error { return u.error }
 
 func unfinished(err error) error {

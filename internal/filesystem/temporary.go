@@ -97,7 +97,6 @@ type file struct {
 	path string
 }
 
-// Write appends.
 func (f file) Write(data []byte) (n int, err error) {
 	err = f.in.observe(Call{Operation: Write, Path: f.path, Data: data}, func() (err error) {
 		n, err = f.File.Write(data)

@@ -92,7 +92,6 @@ func (o *Object) DeepCopyObject() runtime.Object {
 	return &same
 }
 
-// DeepCopyObject returns a shallow copy, which suffices: objects are replaced, not edited.
 func (l *objectList) DeepCopyObject() runtime.Object {
 	same := *l
 	return &same

@@ -59,7 +59,6 @@ type remembered struct {
 	status int
 }
 
-// WriteHeader records the status.
 func (r *remembered) WriteHeader(status int) {
 	r.status = status
 	r.ResponseWriter.WriteHeader(status)

@@ -142,10 +142,8 @@ type counted[T any] struct {
 	observer Observer
 }
 
-// Log takes log lines.
 func (c counted[T]) Log(ctx context.Context, all T) error { return c.count(ctx, all) }
 
-// Report takes results.
 func (c counted[T]) Report(ctx context.Context, all T) error { return c.count(ctx, all) }
 
 func (c counted[T]) count(ctx context.Context, all T) error {
@@ -160,7 +158,6 @@ type pods struct {
 	observer Observer
 }
 
-// Pod asks the source.
 func (p pods) Pod(ctx context.Context, ref podsource.Ref) (interception.Pod, error) {
 	pod, err := p.source.Pod(ctx, ref)
 	p.observer.Request("pod", outcome(err))
@@ -188,7 +185,6 @@ type results struct {
 	observer Observer
 }
 
-// Report takes results.
 func (r results) Report(_ context.Context, all []podsource.Result) error {
 	for _, result := range all {
 		r.observer.Result(result)

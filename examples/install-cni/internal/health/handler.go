@@ -108,7 +108,6 @@ type crowd struct {
 	open []*member // the oldest first
 }
 
-// Accept waits for the next connection.
 func (c *crowd) Accept() (net.Conn, error) {
 	connection, err := c.Listener.Accept()
 	if err != nil {

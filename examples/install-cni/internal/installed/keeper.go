@@ -67,7 +67,6 @@ type task struct {
 	logged int  // restores at the last report
 }
 
-// Pace returns the pace of the piece's writes.
 func (t *task) Pace() upkeep.Bucket { return upkeep.PaceOf(t.Part) }
 
 // Pass runs the piece once. A panic is a failure, and does not affect other pieces.

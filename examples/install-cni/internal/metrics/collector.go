@@ -21,14 +21,12 @@ type collector struct {
 	read  func(to chan<- prometheus.Metric)
 }
 
-// Describe sends all descriptions.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, desc := range c.descs {
 		to <- desc
 	}
 }
 
-// Collect reads the values.
 func (c *collector) Collect(to chan<- prometheus.Metric) { c.read(to) }
 
 // sample sends one value of a metric.

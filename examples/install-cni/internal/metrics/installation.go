@@ -51,7 +51,6 @@ func (m *Metrics) Watch(binaries, kubeconfig, config installer.Part) []installer
 	}
 }
 
-// Pace returns the pace of the piece's writes.
 func (w *watched) Pace() upkeep.Bucket { return upkeep.PaceOf(w.Part) }
 
 func (w *watched) Ensure(ctx context.Context) (installer.Result, error) {

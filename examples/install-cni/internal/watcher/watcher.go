@@ -297,7 +297,6 @@ type lineWriter struct {
 	part []byte
 }
 
-// Write takes a part of the text.
 func (w *lineWriter) Write(p []byte) (int, error) {
 	all := len(p)
 	for {

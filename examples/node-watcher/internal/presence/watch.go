@@ -130,7 +130,6 @@ type store struct{ *Watch }
 
 var errForeign = errors.New("the API server's answer is about another object")
 
-// Add receives an object that exists.
 func (s store) Add(object any) error {
 	if o, ok := object.(*metav1.PartialObjectMetadata); !ok || o.Name != s.name || o.Namespace != s.namespace {
 		return errForeign
@@ -139,10 +138,8 @@ func (s store) Add(object any) error {
 	return nil
 }
 
-// Update receives an object that has changed.
 func (s store) Update(object any) error { return s.Add(object) }
 
-// Delete receives an object that was removed.
 func (s store) Delete(object any) error {
 	if o, ok := object.(*metav1.PartialObjectMetadata); !ok || o.Name != s.name || o.Namespace != s.namespace {
 		return errForeign
@@ -151,7 +148,6 @@ func (s store) Delete(object any) error {
 	return nil
 }
 
-// Replace receives all objects.
 func (s store) Replace(all []any, _ string) error {
 	for _, object := range all {
 		if err := s.Add(object); err != nil {
@@ -164,5 +160,4 @@ func (s store) Replace(all []any, _ string) error {
 	return nil
 }
 
-// Resync does nothing.
 func (s store) Resync() error { return nil }
