@@ -57,8 +57,7 @@ func (p jsonParser) value(depth int) (*node, error) {
 	if errors.Is(err, io.EOF) {
 		return nil, errors.New("it ends too early")
 	}
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if _, is := errors.AsType[*json.SyntaxError](err); is {
 		return nil, errors.New("syntax error") // the error's own text quotes what may be a secret
 	} else if err != nil {
 		return nil, err

@@ -32,9 +32,6 @@ func (f File) YAML() []byte {
 // String returns the file with REDACTED in place of the token.
 func (f File) String() string { return f.redacted }
 
-// GoString returns String, for the verb %#v.
-func (f File) GoString() string { return f.String() }
-
 // Format writes String for every verb, with every flag.
 func (f File) Format(s fmt.State, _ rune) { writeRedacted(s, f.String()) }
 

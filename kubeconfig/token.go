@@ -34,9 +34,6 @@ func (t Token) Reveal() string {
 // String returns REDACTED.
 func (t Token) String() string { return redacted }
 
-// GoString returns REDACTED, for the verb %#v.
-func (t Token) GoString() string { return redacted }
-
 // Format writes REDACTED for every verb, with every flag.
 func (t Token) Format(f fmt.State, _ rune) { writeRedacted(f, redacted) }
 

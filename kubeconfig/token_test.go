@@ -77,7 +77,7 @@ func TestRedacted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for way, got := range map[string]string{
-		"String": token.String(), "GoString": token.GoString(), "%v": fmt.Sprintf("%v", token), "%x": fmt.Sprintf("%x", token),
+		"String": token.String(), "%v": fmt.Sprintf("%v", token), "%#v": fmt.Sprintf("%#v", token), "%x": fmt.Sprintf("%x", token),
 		"LogValue": token.LogValue().String(), "JSON": string(encoded), "XML": string(marked),
 	} {
 		want := map[string]string{"JSON": `{"t":"REDACTED"}`, "XML": "<Token>REDACTED</Token>"}[way]
@@ -108,7 +108,7 @@ func TestFilePrintsItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	for way, got := range map[string]string{
-		"%v": fmt.Sprintf("%v", file), "%#v": fmt.Sprintf("%#v", file), "GoString": file.GoString(),
+		"%v": fmt.Sprintf("%v", file), "%#v": fmt.Sprintf("%#v", file),
 		"LogValue": file.LogValue().String(), "MarshalText": string(text),
 	} {
 		if got != file.String() {

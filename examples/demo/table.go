@@ -9,7 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"unicode/utf8"
+	"text/tabwriter"
 
 	"github.com/meshcni/meshcni/interception"
 )
@@ -114,26 +114,17 @@ func (t table) summary() string {
 // write prints each row as a line with the connection, what was expected and what the kernel did,
 // followed by the rule that decides.
 func (t table) write(w io.Writer) {
-	lines := [][4]string{{"CONNECTION", "TO", "TRACE EXPECTS", "THE KERNEL DID"}}
+	var text strings.Builder
+	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(columns, "CONNECTION\tTO\tTRACE EXPECTS\tTHE KERNEL DID\t")
 	for _, r := range t {
-		lines = append(lines, [4]string{r.probe.String(), r.probe.destination.String(), r.expected(), r.happened()})
+		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\t%s\n", r.probe, r.probe.destination, r.expected(), r.happened(), r.verdict())
 	}
-	var widths [4]int
-	for _, line := range lines {
-		for i, cell := range line {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+	_ = columns.Flush() // a strings.Builder takes everything
+	for i, line := range strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n") {
+		fmt.Fprintf(w, "  %s\n", strings.TrimRight(line, " "))
+		if i > 0 {
+			fmt.Fprintf(w, "      %s\n", t[i-1].because())
 		}
-	}
-	for i, line := range lines {
-		text := ""
-		for column, cell := range line {
-			text += cell + strings.Repeat(" ", widths[column]-utf8.RuneCountInString(cell)+2)
-		}
-		if i == 0 {
-			fmt.Fprintf(w, "  %s\n", strings.TrimRight(text, " "))
-			continue
-		}
-		r := t[i-1]
-		fmt.Fprintf(w, "  %s%s\n      %s\n", text, r.verdict(), r.because())
 	}
 }

@@ -83,12 +83,10 @@ func (d *deletion) part(worked func()) parts.Part {
 // wait waits for a while, or until the service account's token has changed. It returns false when
 // the context ends.
 func (d *deletion) wait(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(pause):
 	case <-d.renewed:
 	}
 	return true

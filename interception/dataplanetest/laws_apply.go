@@ -115,8 +115,7 @@ func (s *suite) adopts(t *testing.T) {
 			s.Ground.Occupy(t, ns, &interception.Plan{Owner: c.Plan.Owner, Objects: []interception.Object{other}})
 			before := s.Ground.Dump(t, ns)
 			err := s.New(t).Apply(t.Context(), ns, c.Plan)
-			var refused *interception.ApplyError
-			if !errors.As(err, &refused) || refused.At != string(id) {
+			if refused, ok := errors.AsType[*interception.ApplyError](err); !ok || refused.At != string(id) {
 				LawAdopts.broken(t, "beside %v of others: got the error %v, want one about %s", other, err, id)
 			}
 			LawAdopts.same(t, fmt.Sprintf("beside %v", other), "the namespace before", before, "the namespace afterwards", s.Ground.Dump(t, ns))

@@ -71,8 +71,8 @@ func guarded(change func() error) (err error) {
 // unchanged: a refusal is an error number, but so are ENOBUFS, when the kernel had no memory for
 // the answer, and EAGAIN, when the answer did not come in time.
 func answered(err error) error {
-	var refusal syscall.Errno
-	if err == nil || errors.As(err, &refusal) && refusal != unix.ENOBUFS && refusal != unix.EAGAIN {
+	refusal, is := errors.AsType[syscall.Errno](err)
+	if err == nil || is && refusal != unix.ENOBUFS && refusal != unix.EAGAIN {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrNoAnswer, err)

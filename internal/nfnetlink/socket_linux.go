@@ -90,8 +90,7 @@ func (s *Socket) Query(subsystem, kind uint8, flags uint16, family uint8, fill f
 		return nil, fmt.Errorf("encode netlink query: %w", a.err)
 	}
 	messages, err := s.client.Ask(kernel.Request{Kind: uint16(subsystem)<<8 | uint16(kind), Flags: flags, Body: a.bytes})
-	var refused *kernel.RefusedError
-	if errors.As(err, &refused) {
+	if refused, is := errors.AsType[*kernel.RefusedError](err); is {
 		return nil, &RefusedError{-1, *refused}
 	}
 	for i, m := range messages {

@@ -70,8 +70,7 @@ func resultOf(err error) Result {
 func (c *Controller) report(ctx context.Context, p *patient, o *Outcome) (wait time.Duration) {
 	c.mu.Lock()
 	budget, err := c.reports.Take(repair.Action{Do: repair.ModeLabel, Target: o.Finding.Of}, c.options.Now())
-	var over *repair.LimitError
-	if errors.As(err, &over) {
+	if over, ok := errors.AsType[*repair.LimitError](err); ok {
 		wait = c.wait(p, limitReports, over.Wait)
 		c.mu.Unlock()
 		return wait

@@ -99,7 +99,9 @@ func (s *Supervisor) keep(ctx context.Context, p Part) {
 			s.state.Failed(p.Name, err.Error(), row.unhealthy(err))
 			s.log.Error("a part failed; it is started again", "part", p.Name, "error", err, "pause", pause, "failures", row.Count())
 		}
-		if wait(ctx, pause) != nil {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
 			return
 		}
 	}
@@ -175,16 +177,4 @@ func (s *series) unhealthy(err error) string {
 		return "this process has too many files open"
 	}
 	return ""
-}
-
-// wait returns an error if the context ends first.
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

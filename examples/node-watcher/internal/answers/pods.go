@@ -144,8 +144,7 @@ func (p *Pods) failed(_ context.Context, _ *cache.Reflector, err error) {
 	if p.contact.Err() == nil { // otherwise it was reported already
 		p.untold(contact.Other, err)
 	}
-	var authority x509.UnknownAuthorityError
-	if errors.As(err, &authority) { // the CA is read only at the start
+	if _, is := errors.AsType[x509.UnknownAuthorityError](err); is { // the CA is read only at the start
 		select {
 		case p.fatal <- fmt.Errorf("the API server's certificate is of another CA than in %s: %w", p.options.Server.CAFile, err):
 		default:
