@@ -73,7 +73,7 @@ func Conformance(t *testing.T, o ConformanceOptions) {
 		}
 		t.Run(string(r.law), func(t *testing.T) {
 			t.Parallel()
-			r.check(s, t)
+			r.check(s.trial(t, r.law))
 		})
 	}
 }
@@ -84,65 +84,96 @@ type suite struct {
 	standard []Case
 }
 
-// all returns the cases that the dataplane supports, and logs the others.
-func (s *suite) all(t testing.TB) []Case {
-	t.Helper()
-	return s.supported(t, slices.Concat(s.standard, s.Cases))
+// trial is a law on trial: in a test, and in a namespace that was empty at first.
+type trial struct {
+	*suite
+	*testing.T
+	law Law
+	ns  *interception.Netns
 }
 
-func (s *suite) supported(t testing.TB, cases []Case) []Case {
+func (s *suite) trial(t *testing.T, law Law) *trial {
 	t.Helper()
-	dataplane := s.New(t)
+	return &trial{s, t, law, s.Ground.Namespace(t)}
+}
+
+// anew returns the trial in another namespace.
+func (x *trial) anew() *trial { return x.trial(x.T, x.law) }
+
+// run runs a subtest in another namespace.
+func (x *trial) run(name string, test func(x *trial)) {
+	x.Run(name, func(t *testing.T) {
+		t.Parallel()
+		test(x.trial(t, x.law))
+	})
+}
+
+// each runs a subtest for each case.
+func (x *trial) each(cases []Case, test func(x *trial, c Case)) {
+	for _, c := range cases {
+		x.run(c.Name, func(x *trial) { test(x, c) })
+	}
+}
+
+// all returns the cases that the dataplane supports, and logs the others.
+func (x *trial) all() []Case { return x.supported(slices.Concat(x.standard, x.Cases)) }
+
+// usual returns those of the standard cases.
+func (x *trial) usual() []Case { return x.supported(x.standard) }
+
+func (x *trial) supported(cases []Case) []Case {
+	dataplane := x.New(x.T)
 	return slices.DeleteFunc(slices.Clone(cases), func(c Case) bool {
 		err := dataplane.Supports(c.Plan)
 		if err != nil {
-			t.Logf("without case %s: %v", c.Name, err)
+			x.Logf("without case %s: %v", c.Name, err)
 		}
 		return err != nil
 	})
 }
 
 // apply applies a plan that the dataplane supports.
-func (s *suite) apply(t testing.TB, law Law, ns *interception.Netns, p *interception.Plan) {
-	t.Helper()
-	if err := s.New(t).Apply(t.Context(), ns, p); err != nil {
-		t.Fatalf("law %q: Apply: %v\nplan:\n%s", string(law), err, p)
+func (x *trial) apply(p *interception.Plan) {
+	if err := x.New(x.T).Apply(x.Context(), x.ns, p); err != nil {
+		x.Fatalf("law %q: Apply: %v\nplan:\n%s", string(x.law), err, p)
 	}
 }
 
-func (s *suite) remove(t testing.TB, law Law, ns *interception.Netns, owner interception.Owner) {
-	t.Helper()
-	if err := s.New(t).Remove(t.Context(), ns, owner); err != nil {
-		t.Fatalf("law %q: Remove: %v", string(law), err)
+func (x *trial) remove(owner interception.Owner) {
+	if err := x.New(x.T).Remove(x.Context(), x.ns, owner); err != nil {
+		x.Fatalf("law %q: Remove: %v", string(x.law), err)
 	}
 }
 
-func (s *suite) observe(t testing.TB, law Law, ns *interception.Netns, owner interception.Owner) interception.State {
-	t.Helper()
-	state, err := s.New(t).Observe(t.Context(), ns, owner)
+func (x *trial) observe(owner interception.Owner) interception.State {
+	state, err := x.New(x.T).Observe(x.Context(), x.ns, owner)
 	if err != nil {
-		t.Fatalf("law %q: Observe: %v", string(law), err)
+		x.Fatalf("law %q: Observe: %v", string(x.law), err)
 	}
 	return state
 }
 
+func (x *trial) dump() string { return x.Ground.Dump(x.T, x.ns) }
+
 // fresh returns the dump of a namespace to which only the plan was applied.
-func (s *suite) fresh(t testing.TB, law Law, p *interception.Plan) string {
-	t.Helper()
-	ns := s.Ground.Namespace(t)
-	s.apply(t, law, ns, p)
-	return s.Ground.Dump(t, ns)
+func (x *trial) fresh(p *interception.Plan) string {
+	x = x.anew()
+	x.apply(p)
+	return x.dump()
 }
 
-// each runs a subtest for each case.
-func (s *suite) each(t *testing.T, cases []Case, test func(t *testing.T, c Case)) {
-	t.Helper()
-	for _, c := range cases {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			test(t, c)
-		})
+// broken fails the test with the law, the context, and what to look at.
+func (x *trial) broken(format string, args ...any) {
+	x.Errorf("broken law %q: "+x.law.String()+".\n"+format, append([]any{string(x.law)}, args...)...)
+}
+
+// same fails the test unless two dumps are equal, and reports whether they are.
+func (x *trial) same(what, nameA, a, nameB, b string) bool {
+	diff := difference(nameA, a, nameB, b)
+	if diff != "" {
+		x.broken("%s:\n%s", what, diff)
 	}
+	return diff == ""
 }
 
 // Law is one of the laws that [Conformance] tests. Its text is the name of the subtest.
@@ -173,51 +204,51 @@ const (
 type rule struct {
 	law   Law
 	says  string
-	check func(*suite, *testing.T)
+	check func(*trial)
 }
 
 func rules() []rule {
 	return []rule{
-		{LawIdempotent, "applying a plan again changes nothing, also when another process does it", (*suite).idempotent},
-		{LawReplaces, "whatever the owner had before, after Apply the namespace holds what a fresh one would", (*suite).replaces},
+		{LawIdempotent, "applying a plan again changes nothing, also when another process does it", (*trial).idempotent},
+		{LawReplaces, "whatever the owner had before, after Apply the namespace holds what a fresh one would", (*trial).replaces},
 		{
 			LawRemoves, "Remove takes away everything of the owner's and nothing else, and is nil when there is nothing; " +
 				"a plan without objects does the same",
-			(*suite).removes,
+			(*trial).removes,
 		},
 		{
 			LawForeign, "what others put into the namespace stays there, unchanged, and what was there before a plan is not removed with it",
-			(*suite).foreign,
+			(*trial).foreign,
 		},
 		{
 			LawAdopts, "a route or a policy rule of others serves the plan if it is the same; " +
 				"one that differs in its place is an error about the plan's, which changes nothing",
-			(*suite).adopts,
+			(*trial).adopts,
 		},
-		{LawOwnersApart, "two owners work on one namespace, at once too, and neither touches what is the other's", (*suite).ownersApart},
-		{LawOrder, "rules are in the order of the plan", (*suite).order},
-		{LawFamilies, "a rule is there for the families that it is about: for both, where it is about neither", (*suite).families},
-		{LawObserves, "Observe of an applied plan equals it, and changes nothing", (*suite).observes},
-		{LawDrift, "every difference between a plan and the namespace is observed for what it is, and the next Apply heals it", (*suite).drift},
-		{LawPriorities, "an entry at another priority than that of the plan is observed, too, and healed", (*suite).priorities},
+		{LawOwnersApart, "two owners work on one namespace, at once too, and neither touches what is the other's", (*trial).ownersApart},
+		{LawOrder, "rules are in the order of the plan", (*trial).order},
+		{LawFamilies, "a rule is there for the families that it is about: for both, where it is about neither", (*trial).families},
+		{LawObserves, "Observe of an applied plan equals it, and changes nothing", (*trial).observes},
+		{LawDrift, "every difference between a plan and the namespace is observed for what it is, and the next Apply heals it", (*trial).drift},
+		{LawPriorities, "an entry at another priority than that of the plan is observed, too, and healed", (*trial).priorities},
 		{
 			LawSupports, "Supports names what the dataplane cannot apply, Apply refuses the same before it writes anything, " +
 				"and all else is put in place, not left out",
-			(*suite).supports,
+			(*trial).supports,
 		},
 		{
 			LawRefusals, "no plan, an invalid one, a namespace that was never opened or is closed and a context that has ended are errors " +
 				"that change nothing, and the host's namespace is never reached by leaving something out",
-			(*suite).refusals,
+			(*trial).refusals,
 		},
-		{LawFailures, "after a failure at any step the namespace holds the old plan or the new one, and the next Apply heals it", (*suite).failures},
+		{LawFailures, "after a failure at any step the namespace holds the old plan or the new one, and the next Apply heals it", (*trial).failures},
 		{
 			LawSets, "members of a live set of addresses have owners, change in one step, from several sides at once too, " +
 				"survive every Apply of a plan with the set, and go with it; an edit that cannot be made changes nothing",
-			(*suite).sets,
+			(*trial).sets,
 		},
-		{LawParallel, "work on many namespaces at once ends as it does one after the other", (*suite).parallel},
-		{LawPackets, "real packets go where package trace says", (*suite).packets},
+		{LawParallel, "work on many namespaces at once ends as it does one after the other", (*trial).parallel},
+		{LawPackets, "real packets go where package trace says", (*trial).packets},
 	}
 }
 
@@ -238,20 +269,4 @@ func (l Law) String() string {
 		}
 	}
 	return "no law: " + string(l)
-}
-
-// broken fails a test with the law, the context, and what to look at.
-func (l Law) broken(t testing.TB, format string, args ...any) {
-	t.Helper()
-	t.Errorf("broken law %q: "+string(l.String())+".\n"+format, append([]any{string(l)}, args...)...)
-}
-
-// same fails a test unless two dumps are equal, and reports whether they are.
-func (l Law) same(t testing.TB, what, nameA, a, nameB, b string) bool {
-	t.Helper()
-	diff := difference(nameA, a, nameB, b)
-	if diff != "" {
-		l.broken(t, "%s:\n%s", what, diff)
-	}
-	return diff == ""
 }

@@ -18,7 +18,33 @@ func Draining(t *testing.T, d interception.Dataplane) {
 	t.Helper()
 	inLivingPods(t, func(t *testing.T, _ sidecar.Redirect, pod *Pod, plan *interception.Plan) {
 		t.Helper()
-		drainingIn(t, d, pod, plan)
+		if err := pod.Apply(t.Context(), d, plan); err != nil {
+			t.Fatal(err)
+		}
+		var living []*Connection
+		for line, captured := range drainedPackets() {
+			packet := parsed(t, []string{line})[0]
+			for range 2 { // in one the opener will speak first, in one the taker
+				c := connect(t, pod, probeOf(packet))
+				if c.Observation.Port != captured {
+					t.Fatalf("%s arrived at port %d, want %d", line, c.Observation.Port, captured)
+				}
+				living = append(living, c)
+			}
+		}
+		draining := plan.Draining()
+		if err := pod.Apply(t.Context(), d, draining); err != nil {
+			t.Fatal(err)
+		}
+		var group sync.WaitGroup
+		for i, c := range living {
+			group.Go(func() { goesOn(t, c, Side(i%2)) })
+		}
+		group.Wait()
+		goesDirect(t, pod, draining)
+		for _, c := range living {
+			goesOn(t, c, Opener)
+		}
 	})
 }
 
@@ -30,37 +56,6 @@ func drainedPackets() map[string]uint16 {
 		"tcp in eth0 [2001:db8::9]:0 > [fd00:10:244:1::a]:8080": 15006,
 		"tcp uid 1000 gid 1000 > 198.51.100.7:443":              15001,
 		"tcp uid 1000 gid 1000 > [2001:db8:7::7]:443":           15001,
-	}
-}
-
-func drainingIn(t *testing.T, d interception.Dataplane, pod *Pod, plan *interception.Plan) {
-	t.Helper()
-	if err := pod.Apply(t.Context(), d, plan); err != nil {
-		t.Fatal(err)
-	}
-	var living []*Connection
-	for line, captured := range drainedPackets() {
-		packet := parsed(t, []string{line})[0]
-		for range 2 { // in one the opener will speak first, in one the taker
-			c := connect(t, pod, probeOf(packet))
-			if c.Observation.Port != captured {
-				t.Fatalf("%s arrived at port %d, want %d", line, c.Observation.Port, captured)
-			}
-			living = append(living, c)
-		}
-	}
-	draining := plan.Draining()
-	if err := pod.Apply(t.Context(), d, draining); err != nil {
-		t.Fatal(err)
-	}
-	var group sync.WaitGroup
-	for i, c := range living {
-		group.Go(func() { goesOn(t, c, Side(i%2)) })
-	}
-	group.Wait()
-	goesDirect(t, pod, draining)
-	for _, c := range living {
-		goesOn(t, c, Opener)
 	}
 }
 

@@ -66,7 +66,28 @@ func Existing(t *testing.T, d interception.Dataplane) {
 	t.Helper()
 	inLivingPods(t, func(t *testing.T, r sidecar.Redirect, pod *Pod, plan *interception.Plan) {
 		t.Helper()
-		existingIn(t, d, r, pod, plan)
+		world, err := pod.World(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := openOlder(t, pod)
+		if err := pod.Apply(t.Context(), d, plan); err != nil {
+			t.Fatal(err)
+		}
+		var group sync.WaitGroup
+		for _, one := range all {
+			group.Go(func() {
+				c, err := pod.CompareLiving(t.Context(), world, one.Connection, one.first)
+				wanted := r.Existing == sidecar.ExistingSpare || one.lives[one.first]
+				switch lives := c.Observed.Verdict == Accepted; {
+				case err != nil || c.Disagreement != "":
+					t.Errorf("connection %s, %s first: %v, %s", one.name, one.first, err, c.Report())
+				case lives != wanted:
+					t.Errorf("connection %s, %s first: it lives on: %t, want %t\n%s", one.name, one.first, lives, wanted, c.Report())
+				}
+			})
+		}
+		group.Wait()
 	})
 }
 
@@ -95,32 +116,6 @@ type existingConnection struct {
 	*Connection
 	olderConnection
 	first Side
-}
-
-func existingIn(t *testing.T, d interception.Dataplane, r sidecar.Redirect, pod *Pod, plan *interception.Plan) {
-	t.Helper()
-	world, err := pod.World(plan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := openOlder(t, pod)
-	if err := pod.Apply(t.Context(), d, plan); err != nil {
-		t.Fatal(err)
-	}
-	var group sync.WaitGroup
-	for _, one := range all {
-		group.Go(func() {
-			c, err := pod.CompareLiving(t.Context(), world, one.Connection, one.first)
-			wanted := r.Existing == sidecar.ExistingSpare || one.lives[one.first]
-			switch lives := c.Observed.Verdict == Accepted; {
-			case err != nil || c.Disagreement != "":
-				t.Errorf("connection %s, %s first: %v, %s", one.name, one.first, err, c.Report())
-			case lives != wanted:
-				t.Errorf("connection %s, %s first: it lives on: %t, want %t\n%s", one.name, one.first, lives, wanted, c.Report())
-			}
-		})
-	}
-	group.Wait()
 }
 
 // openOlder opens two connections of each kind and family: in one the opener will speak first, in

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 
 	"github.com/meshcni/meshcni/interception"
 )
@@ -21,10 +20,9 @@ const maxSteps = 2000
 
 // failures replaces plans, puts them into an empty namespace and removes them, and makes each step
 // of that fail.
-func (s *suite) failures(t *testing.T) {
-	t.Helper()
+func (x *trial) failures() {
 	plans := map[string]*interception.Plan{"nothing": {Owner: caseOwner}}
-	for _, c := range s.supported(t, s.standard) {
+	for _, c := range x.usual() {
 		plans[c.Name] = c.Plan
 	}
 	for _, pair := range [][2]string{
@@ -34,79 +32,71 @@ func (s *suite) failures(t *testing.T) {
 		if old == nil || next == nil {
 			continue // logged as not supported by the dataplane
 		}
-		for way, failing := range s.waysToFail() {
-			t.Run(fmt.Sprintf("%s/%s-to-%s", way, pair[0], pair[1]), func(t *testing.T) {
-				t.Parallel()
-				s.failEach(t, old, next, failing)
-			})
+		for way, failing := range x.waysToFail() {
+			x.run(fmt.Sprintf("%s/%s-to-%s", way, pair[0], pair[1]), func(x *trial) { x.failEach(old, next, failing) })
 		}
 	}
 }
 
 // failing returns a dataplane and a context that make the n-th step fail.
-type failing func(t *testing.T, n int) (interception.Dataplane, context.Context)
+type failing func(x *trial, n int) (interception.Dataplane, context.Context)
 
-func (s *suite) waysToFail() map[string]failing {
-	ways := map[string]failing{"context": func(t *testing.T, n int) (interception.Dataplane, context.Context) {
-		t.Helper()
-		return s.New(t), newEnding(t.Context(), n)
+func (x *trial) waysToFail() map[string]failing {
+	ways := map[string]failing{"context": func(x *trial, n int) (interception.Dataplane, context.Context) {
+		return x.New(x.T), newEnding(x.Context(), n)
 	}}
-	if s.Failing != nil {
-		ways["step"] = func(t *testing.T, n int) (interception.Dataplane, context.Context) {
-			t.Helper()
-			return s.Failing(t, n), t.Context()
+	if x.Failing != nil {
+		ways["step"] = func(x *trial, n int) (interception.Dataplane, context.Context) {
+			return x.Failing(x.T, n), x.Context()
 		}
 	}
 	return ways
 }
 
 // failEach goes from an old plan to the next one, with each step failing once, until none is left.
-func (s *suite) failEach(t *testing.T, old, next *interception.Plan, failing failing) {
-	t.Helper()
-	was, will := s.fresh(t, LawFailures, old), s.fresh(t, LawFailures, next)
-	ns := s.Ground.Namespace(t)
+func (x *trial) failEach(old, next *interception.Plan, failing failing) {
+	was, will := x.fresh(old), x.fresh(next)
 	for n := 1; n <= maxSteps; n++ {
-		s.apply(t, LawFailures, ns, old)
-		dataplane, ctx := failing(t, n)
-		err := dataplane.Apply(ctx, ns, next)
-		held := s.Ground.Dump(t, ns)
+		x.apply(old)
+		dataplane, ctx := failing(x, n)
+		err := dataplane.Apply(ctx, x.ns, next)
+		held := x.dump()
 		if err == nil && held == will {
 			if n == 1 && len(next.Objects) > 0 {
-				LawFailures.broken(t, "no step fails: the context is never looked at, or ConformanceOptions.Failing makes nothing fail")
+				x.broken("no step fails: the context is never looked at, or ConformanceOptions.Failing makes nothing fail")
 			}
-			t.Logf("%d steps", n-1)
+			x.Logf("%d steps", n-1)
 			return
 		}
-		s.failed(t, n, err, held, was, will)
-		s.apply(t, LawFailures, ns, next)
+		x.failed(n, err, held, was, will)
+		x.apply(next)
 		what := fmt.Sprintf("step %d: not healed by the next Apply", n)
-		if !LawFailures.same(t, what, "the new plan", will, "the namespace", s.Ground.Dump(t, ns)) {
+		if !x.same(what, "the new plan", will, "the namespace", x.dump()) {
 			return
 		}
 	}
-	t.Fatalf("law %q: Apply still fails with %d steps", string(LawFailures), maxSteps)
+	x.Fatalf("law %q: Apply still fails with %d steps", string(x.law), maxSteps)
 }
 
 // failed checks the content of a namespace after an Apply that returned an error or did not
 // complete the new plan.
-func (s *suite) failed(t *testing.T, n int, err error, held, was, will string) {
-	t.Helper()
+func (x *trial) failed(n int, err error, held, was, will string) {
 	switch {
 	case err == nil:
-		LawFailures.broken(t, "step %d: Apply reports success, but:\n%s", n, difference("the new plan", will, "the namespace", held))
-	case !s.hasContent(was, held) && !s.hasContent(will, held):
-		LawFailures.broken(t, "step %d: %v:\n%s\n%s", n, err, difference("the old plan", was, "the namespace", held),
+		x.broken("step %d: Apply reports success, but:\n%s", n, difference("the new plan", will, "the namespace", held))
+	case !x.hasContent(was, held) && !x.hasContent(will, held):
+		x.broken("step %d: %v:\n%s\n%s", n, err, difference("the old plan", was, "the namespace", held),
 			difference("the new plan", will, "the namespace", held))
 	}
 }
 
 // hasContent reports whether a namespace has the wanted content, apart from the dataplane's notes.
-func (s *suite) hasContent(want, held string) bool {
-	return want == held || s.withoutNotes(want) == s.withoutNotes(held)
+func (x *trial) hasContent(want, held string) bool {
+	return want == held || x.withoutNotes(want) == x.withoutNotes(held)
 }
 
-func (s *suite) withoutNotes(dump string) string {
-	return strings.Join(slices.DeleteFunc(strings.SplitAfter(dump, "\n"), s.Notes), "")
+func (x *trial) withoutNotes(dump string) string {
+	return strings.Join(slices.DeleteFunc(strings.SplitAfter(dump, "\n"), x.Notes), "")
 }
 
 // ending is a context that ends when it is checked for the n-th time.
@@ -138,14 +128,12 @@ func (e *ending) Err() error {
 func (e *ending) Done() <-chan struct{} { return e.done }
 
 // refusals passes the dataplane invalid arguments.
-func (s *suite) refusals(t *testing.T) {
-	t.Helper()
-	ns, plan := s.Ground.Namespace(t), s.supported(t, s.standard)[0].Plan
-	closed := s.Ground.Namespace(t)
+func (x *trial) refusals() {
+	ns, plan, closed := x.ns, x.usual()[0].Plan, x.anew().ns
 	if err := closed.Close(); err != nil {
-		t.Fatal(err)
+		x.Fatal(err)
 	}
-	ended, cancel := context.WithCancel(t.Context())
+	ended, cancel := context.WithCancel(x.Context())
 	cancel()
 	invalid := owned(plan, "word")
 	for _, refused := range []struct {
@@ -155,74 +143,72 @@ func (s *suite) refusals(t *testing.T) {
 		plan *interception.Plan
 		want error // nil for any
 	}{
-		{"a nil namespace", t.Context(), nil, plan, interception.ErrNotNetns},
-		{"a namespace that was not opened", t.Context(), &interception.Netns{}, plan, interception.ErrNotNetns},
-		{"a closed namespace", t.Context(), closed, plan, os.ErrClosed},
-		{"a nil plan", t.Context(), ns, nil, nil},
-		{"an owner of a single word", t.Context(), ns, invalid, interception.ErrName},
+		{"a nil namespace", x.Context(), nil, plan, interception.ErrNotNetns},
+		{"a namespace that was not opened", x.Context(), &interception.Netns{}, plan, interception.ErrNotNetns},
+		{"a closed namespace", x.Context(), closed, plan, os.ErrClosed},
+		{"a nil plan", x.Context(), ns, nil, nil},
+		{"an owner of a single word", x.Context(), ns, invalid, interception.ErrName},
 		{"a context that has ended", ended, ns, plan, context.Canceled},
 	} {
-		s.refused(t, "Apply with "+refused.name, refused.want, func(dp interception.Dataplane) error {
+		x.refused("Apply with "+refused.name, refused.want, func(dp interception.Dataplane) error {
 			return dp.Apply(refused.ctx, refused.ns, refused.plan)
 		})
 		if refused.plan == nil {
 			continue
 		}
 		owner := refused.plan.Owner
-		s.refused(t, "Remove with "+refused.name, refused.want, func(dp interception.Dataplane) error {
+		x.refused("Remove with "+refused.name, refused.want, func(dp interception.Dataplane) error {
 			return dp.Remove(refused.ctx, refused.ns, owner)
 		})
-		if _, without := s.Without[LawObserves]; !without {
-			s.refused(t, "Observe with "+refused.name, refused.want, func(dp interception.Dataplane) error {
+		if _, without := x.Without[LawObserves]; !without {
+			x.refused("Observe with "+refused.name, refused.want, func(dp interception.Dataplane) error {
 				_, err := dp.Observe(refused.ctx, refused.ns, owner)
 				return err
 			})
 		}
 	}
 	if ns.File() != nil {
-		s.hostUntouched(t, plan)
+		x.hostUntouched(plan)
 	}
-	empty := s.Ground.Dump(t, s.Ground.Namespace(t))
-	LawRefusals.same(t, "calls that were refused", "an empty namespace", empty, "this one", s.Ground.Dump(t, ns))
+	empty := x.anew().dump()
+	x.same("calls that were refused", "an empty namespace", empty, "this one", x.dump())
 }
 
 // refused expects an error of a call.
-func (s *suite) refused(t *testing.T, what string, want error, call func(interception.Dataplane) error) {
-	t.Helper()
-	if err := call(s.New(t)); err == nil || want != nil && !errors.Is(err, want) {
+func (x *trial) refused(what string, want error, call func(interception.Dataplane) error) {
+	if err := call(x.New(x.T)); err == nil || want != nil && !errors.Is(err, want) {
 		if want == nil {
 			want = errors.New("any error")
 		}
-		LawRefusals.broken(t, "%s: got %v, want an error that wraps: %v", what, err, want)
+		x.broken("%s: got %v, want an error that wraps: %v", what, err, want)
 	}
 }
 
 // hostUntouched checks the host's namespace for refused plans, and that the host's namespace cannot
 // be opened by its path.
-func (s *suite) hostUntouched(t *testing.T, plan *interception.Plan) {
-	t.Helper()
+func (x *trial) hostUntouched(plan *interception.Plan) {
 	for _, path := range []string{"/proc/self/ns/net", "/proc/1/ns/net"} {
 		if ns, err := interception.OpenNetns(path, interception.NetnsOptions{}); !errors.Is(err, interception.ErrHostNetns) {
-			LawRefusals.broken(t, "%s can be opened as a pod's: %v, %v", path, ns, err)
+			x.broken("%s can be opened as a pod's: %v, %v", path, ns, err)
 		}
 	}
 	stranger := interception.StandInNetns("no namespace", interception.NetnsID{Inode: 1})
-	s.refused(t, "Apply with a handle without a descriptor", interception.ErrNotNetns, func(dp interception.Dataplane) error {
-		return dp.Apply(t.Context(), stranger, plan)
+	x.refused("Apply with a handle without a descriptor", interception.ErrNotNetns, func(dp interception.Dataplane) error {
+		return dp.Apply(x.Context(), stranger, plan)
 	})
 	host, err := interception.HostNetns(interception.NetnsOptions{})
 	if err != nil {
-		t.Fatal(err)
+		x.Fatal(err)
 	}
 	defer func() { _ = host.Close() }()
-	if _, without := s.Without[LawObserves]; !without {
-		state, err := s.New(t).Observe(t.Context(), host, plan.Owner)
+	if _, without := x.Without[LawObserves]; !without {
+		state, err := x.New(x.T).Observe(x.Context(), host, plan.Owner)
 		// A dataplane that may not read the namespace cannot have written to it.
 		if err != nil && !errors.Is(err, fs.ErrPermission) {
-			t.Fatalf("law %q: Observe: %v", string(LawRefusals), err)
+			x.Fatalf("law %q: Observe: %v", string(x.law), err)
 		}
 		if len(state.Objects) > 0 {
-			LawRefusals.broken(t, "the host's namespace holds:\n%s", text(state))
+			x.broken("the host's namespace holds:\n%s", text(state))
 		}
 	}
 }

@@ -12,15 +12,14 @@ import (
 )
 
 // holds checks that a namespace holds a plan, if the dataplane can observe.
-func (s *suite) holds(t testing.TB, law Law, ns *interception.Netns, p *interception.Plan) {
-	t.Helper()
-	if _, without := s.Without[LawObserves]; without {
+func (x *trial) holds(p *interception.Plan) {
+	if _, without := x.Without[LawObserves]; without {
 		return
 	}
-	state := s.observe(t, law, ns, p.Owner)
+	state := x.observe(p.Owner)
 	if drifts := interception.Diff(p, state); len(drifts) > 0 {
-		law.broken(t, "Observe differs from the plan of %s that was applied:\n%s\nobserved:\n%s\nthe namespace holds:\n%s",
-			p.Owner, lines(drifts), text(state), s.Ground.Dump(t, ns))
+		x.broken("Observe differs from the plan of %s that was applied:\n%s\nobserved:\n%s\nthe namespace holds:\n%s",
+			p.Owner, lines(drifts), text(state), x.dump())
 	}
 }
 
@@ -37,34 +36,30 @@ func text(state interception.State) string {
 	return (&interception.Plan{Owner: state.Owner, Objects: state.Objects}).String()
 }
 
-func (s *suite) observes(t *testing.T) {
-	t.Helper()
-	s.each(t, s.all(t), func(t *testing.T, c Case) {
-		t.Helper()
-		ns := s.Ground.Namespace(t)
-		nothing := s.observe(t, LawObserves, ns, c.Plan.Owner)
+func (x *trial) observes() {
+	x.each(x.all(), func(x *trial, c Case) {
+		nothing := x.observe(c.Plan.Owner)
 		if len(nothing.Objects) > 0 {
-			LawObserves.broken(t, "in a namespace that has nothing:\n%s", text(nothing))
+			x.broken("in a namespace that has nothing:\n%s", text(nothing))
 		}
-		s.apply(t, LawObserves, ns, c.Plan)
-		before := s.Ground.Dump(t, ns)
-		s.holds(t, LawObserves, ns, c.Plan)
-		LawObserves.same(t, "Observe", "the namespace before", before, "the namespace afterwards", s.Ground.Dump(t, ns))
-		if state := s.observe(t, LawObserves, ns, c.Plan.Owner); state.Owner != c.Plan.Owner {
-			LawObserves.broken(t, "the state's owner is %q, want %q", state.Owner, c.Plan.Owner)
+		x.apply(c.Plan)
+		before := x.dump()
+		x.holds(c.Plan)
+		x.same("Observe", "the namespace before", before, "the namespace afterwards", x.dump())
+		if state := x.observe(c.Plan.Owner); state.Owner != c.Plan.Owner {
+			x.broken("the state's owner is %q, want %q", state.Owner, c.Plan.Owner)
 		}
-		if state := s.observe(t, LawObserves, ns, otherOwner); len(state.Objects) > 0 {
-			LawObserves.broken(t, "%s, who has nothing there, has:\n%s", otherOwner, text(state))
+		if state := x.observe(otherOwner); len(state.Objects) > 0 {
+			x.broken("%s, who has nothing there, has:\n%s", otherOwner, text(state))
 		}
-		s.remove(t, LawObserves, ns, c.Plan.Owner)
-		if state := s.observe(t, LawObserves, ns, c.Plan.Owner); len(state.Objects) > 0 {
-			LawObserves.broken(t, "after Remove:\n%s", text(state))
+		x.remove(c.Plan.Owner)
+		if state := x.observe(c.Plan.Owner); len(state.Objects) > 0 {
+			x.broken("after Remove:\n%s", text(state))
 		}
 	})
 }
 
-func (s *suite) order(t *testing.T) {
-	t.Helper()
+func (x *trial) order() {
 	var plans []*interception.Plan
 	// The rules are the same in both orders.
 	for _, port := range []interception.Port{80, 443} {
@@ -83,15 +78,14 @@ func (s *suite) order(t *testing.T) {
 			}
 		})
 		if err != nil {
-			t.Fatal(err)
+			x.Fatal(err)
 		}
 		plans = append(plans, plan)
 	}
-	ns := s.Ground.Namespace(t)
 	for _, plan := range slices.Concat(plans, plans) {
-		s.apply(t, LawOrder, ns, plan)
+		x.apply(plan)
 		var got, want []string
-		state := s.observe(t, LawOrder, ns, plan.Owner)
+		state := x.observe(plan.Owner)
 		for _, rule := range (&interception.Plan{Objects: state.Objects}).Rules() {
 			got = append(got, fmt.Sprint(rule.Match, rule.Action))
 		}
@@ -99,20 +93,17 @@ func (s *suite) order(t *testing.T) {
 			want = append(want, fmt.Sprint(rule.Match, rule.Action))
 		}
 		if !slices.Equal(got, want) {
-			LawOrder.broken(t, "observed %q\nplan     %q\nthe namespace holds:\n%s", got, want, s.Ground.Dump(t, ns))
+			x.broken("observed %q\nplan     %q\nthe namespace holds:\n%s", got, want, x.dump())
 		}
 	}
 }
 
-func (s *suite) families(t *testing.T) {
-	t.Helper()
-	s.each(t, s.supported(t, s.standard), func(t *testing.T, c Case) {
-		t.Helper()
-		ns := s.Ground.Namespace(t)
-		s.apply(t, LawFamilies, ns, c.Plan)
-		state := s.observe(t, LawFamilies, ns, c.Plan.Owner)
+func (x *trial) families() {
+	x.each(x.usual(), func(x *trial, c Case) {
+		x.apply(c.Plan)
+		state := x.observe(c.Plan.Owner)
 		got, want := ruleFamilies(state.Objects), ruleFamilies(c.Plan.Objects)
-		LawFamilies.same(t, s.Ground.Dump(t, ns), "the plan", want, "what is observed", got)
+		x.same(x.dump(), "the plan", want, "what is observed", got)
 	})
 }
 
@@ -133,55 +124,46 @@ func ruleFamilies(objects []interception.Object) string {
 
 // drift applies each mutant of each case, so that the namespace differs from the plan in a known
 // way, and then makes the kernel's edits.
-func (s *suite) drift(t *testing.T) {
-	t.Helper()
-	cases := s.supported(t, s.standard)
-	s.each(t, cases, func(t *testing.T, c Case) {
-		t.Helper()
-		s.mutate(t, LawDrift, c.Plan, mutants(c.Plan))
+func (x *trial) drift() {
+	cases := x.usual()
+	x.each(cases, func(x *trial, c Case) {
+		x.mutate(c.Plan, mutants(c.Plan))
 	})
-	kernel, ok := s.Ground.(interface{ edits(c Case) []edit })
+	kernel, ok := x.Ground.(interface{ edits(c Case) []edit })
 	if !ok {
 		return
 	}
 	for _, c := range cases {
 		for _, e := range kernel.edits(c) {
-			t.Run(e.name, func(t *testing.T) {
-				t.Parallel()
-				s.tamper(t, c.Plan, e)
-			})
+			x.run(e.name, func(x *trial) { x.tamper(c.Plan, e) })
 		}
 	}
 }
 
 // priorities is drift for mutants whose entries have another priority.
-func (s *suite) priorities(t *testing.T) {
-	t.Helper()
-	s.each(t, s.supported(t, s.standard), func(t *testing.T, c Case) {
-		t.Helper()
-		s.mutate(t, LawPriorities, c.Plan, shifted(c.Plan))
+func (x *trial) priorities() {
+	x.each(x.usual(), func(x *trial, c Case) {
+		x.mutate(c.Plan, shifted(c.Plan))
 	})
 }
 
 // mutate applies each mutant of a plan, and compares the observed with the actual difference.
-func (s *suite) mutate(t *testing.T, law Law, p *interception.Plan, mutants []mutant) {
-	t.Helper()
-	ns := s.Ground.Namespace(t)
+func (x *trial) mutate(p *interception.Plan, mutants []mutant) {
 	for _, m := range mutants {
-		if s.New(t).Supports(m.plan) != nil {
+		if x.New(x.T).Supports(m.plan) != nil {
 			continue
 		}
-		s.apply(t, law, ns, m.plan)
-		state := s.observe(t, law, ns, p.Owner)
+		x.apply(m.plan)
+		state := x.observe(p.Owner)
 		there := interception.State{Owner: p.Owner, Objects: m.plan.Objects}
 		if isSet := func(o interception.Object) bool { _, is := o.(interception.Set); return is }; !slices.ContainsFunc(state.Objects, isSet) {
 			there.Objects = m.plan.WithoutSets().Objects
 		}
 		want, got := interception.Diff(p, there), interception.Diff(p, state)
-		what := m.name + " in " + s.Ground.Dump(t, ns)
-		law.same(t, what, "the differences that there are", lines(want), "those that are found", lines(got))
-		s.apply(t, law, ns, p)
-		s.holds(t, law, ns, p)
+		what := m.name + " in " + x.dump()
+		x.same(what, "the differences that there are", lines(want), "those that are found", lines(got))
+		x.apply(p)
+		x.holds(p)
 	}
 }
 
@@ -192,15 +174,13 @@ type edit struct {
 	want interception.Drift // the expected finding: its kind, place and id
 }
 
-func (s *suite) tamper(t *testing.T, p *interception.Plan, e edit) {
-	t.Helper()
-	ns := s.Ground.Namespace(t)
-	s.apply(t, LawDrift, ns, p)
-	e.do(t, ns)
-	got := interception.Diff(p, s.observe(t, LawDrift, ns, p.Owner))
+func (x *trial) tamper(p *interception.Plan, e edit) {
+	x.apply(p)
+	e.do(x.T, x.ns)
+	got := interception.Diff(p, x.observe(p.Owner))
 	if len(got) != 1 || got[0].Kind != e.want.Kind || got[0].At != e.want.At || got[0].ID != e.want.ID {
-		LawDrift.broken(t, "want:\n%sfound:\n%s\nthe namespace holds:\n%s", lines([]interception.Drift{e.want}), lines(got), s.Ground.Dump(t, ns))
+		x.broken("want:\n%sfound:\n%s\nthe namespace holds:\n%s", lines([]interception.Drift{e.want}), lines(got), x.dump())
 	}
-	s.apply(t, LawDrift, ns, p)
-	s.holds(t, LawDrift, ns, p)
+	x.apply(p)
+	x.holds(p)
 }

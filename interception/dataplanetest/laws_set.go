@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
-	"testing"
 
 	"github.com/meshcni/meshcni/interception"
 )
@@ -22,20 +21,18 @@ const (
 	otherSet  = interception.SetName("edited-too")
 )
 
-// editing is a namespace with a live set of addresses, and what its members should be.
+// editing is a trial with a live set of addresses, and what its members should be.
 type editing struct {
-	*suite
+	*trial
+	family interception.Family
 
-	t    testing.TB
-	ns   *interception.Netns
 	want map[netip.Addr]string
 }
 
-func (s *suite) sets(t *testing.T) {
-	t.Helper()
-	plan := setPlan(t, interception.IPv4, 1)
-	if err := s.New(t).Supports(plan); err != nil {
-		t.Logf("without live sets: %v", err)
+func (x *trial) sets() {
+	plan := x.setPlan(interception.IPv4, 1)
+	if err := x.New(x.T).Supports(plan); err != nil {
+		x.Logf("without live sets: %v", err)
 		return
 	}
 	for name, test := range map[string]func(*editing){
@@ -43,19 +40,16 @@ func (s *suite) sets(t *testing.T) {
 		"refused": (*editing).refused,
 	} {
 		for _, family := range []interception.Family{interception.IPv4, interception.IPv6} {
-			t.Run(fmt.Sprint(name, " ", family), func(t *testing.T) {
-				t.Parallel()
-				e := &editing{suite: s, t: t, ns: s.Ground.Namespace(t), want: map[netip.Addr]string{}}
-				s.apply(t, LawSets, e.ns, setPlan(t, family, 1))
-				test(e)
+			x.run(fmt.Sprint(name, " ", family), func(x *trial) {
+				x.apply(x.setPlan(family, 1))
+				test(&editing{trial: x, family: family, want: map[netip.Addr]string{}})
 			})
 		}
 	}
 }
 
 // setPlan returns a plan of two live sets of addresses, and as many rules as are asked for.
-func setPlan(t testing.TB, family interception.Family, rules int) *interception.Plan {
-	t.Helper()
+func (x *trial) setPlan(family interception.Family, rules int) *interception.Plan {
 	plan, err := interception.Build(caseOwner, func(b *interception.Builder) {
 		b.LiveAddresses(otherSet, family, "a set that is not edited")
 		set := b.LiveAddresses(editedSet, family, "a set that is edited")
@@ -67,7 +61,7 @@ func setPlan(t testing.TB, family interception.Family, rules int) *interception.
 		}
 	})
 	if err != nil {
-		t.Fatal(err)
+		x.Fatal(err)
 	}
 	return plan
 }
@@ -80,32 +74,18 @@ func address(f interception.Family, n int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
-// family returns that of the edited set.
-func (e *editing) family() interception.Family {
-	for _, o := range e.state().Objects {
-		if s, ok := o.(interception.Set); ok && s.Name == editedSet {
-			return s.Family
-		}
-	}
-	LawSets.broken(e.t, "the observed state has no set %s", editedSet)
-	return 0
-}
-
-func (e *editing) state() interception.State { return e.observe(e.t, LawSets, e.ns, caseOwner) }
-
 func (e *editing) editor() setEditor {
-	return e.New(e.t).(setEditor) //nolint:forcetypeassert,errcheck // a guard is one
+	return e.New(e.T).(setEditor) //nolint:forcetypeassert,errcheck // a guard is one
 }
 
 func (e *editing) update(edit interception.SetEdit) error {
-	return e.editor().UpdateSet(e.t.Context(), e.ns, caseOwner, editedSet, edit)
+	return e.editor().UpdateSet(e.Context(), e.ns, caseOwner, editedSet, edit)
 }
 
 // do makes an edit, after which the set should have these members.
 func (e *editing) do(edit interception.SetEdit, want map[netip.Addr]string) {
-	e.t.Helper()
 	if err := e.update(edit); err != nil {
-		LawSets.broken(e.t, "edit %v: %v", edit, err)
+		e.broken("edit %v: %v", edit, err)
 	}
 	e.want = want
 	e.check(fmt.Sprintf("after the edit %.200v", edit))
@@ -113,19 +93,18 @@ func (e *editing) do(edit interception.SetEdit, want map[netip.Addr]string) {
 
 // check compares the members with what they should be.
 func (e *editing) check(when string) {
-	e.t.Helper()
-	state := e.state()
+	state := e.observe(caseOwner)
 	if got := state.Owners[editedSet]; !maps.Equal(got, e.want) {
-		LawSets.broken(e.t, "%s: %d members, %.500v, want %d, %.500v", when, len(got), got, len(e.want), e.want)
+		e.broken("%s: %d members, %.500v, want %d, %.500v", when, len(got), got, len(e.want), e.want)
 	}
 	if others := state.Owners[otherSet]; len(others) > 0 {
-		LawSets.broken(e.t, "%s: another set has the members %v", when, others)
+		e.broken("%s: another set has the members %v", when, others)
 	}
 	for _, o := range state.Objects {
 		if s, ok := o.(interception.Set); ok && s.Name == editedSet {
 			for a := range e.want {
 				if !s.Members.Contains(a) {
-					LawSets.broken(e.t, "%s: the observed set lacks %s", when, a)
+					e.broken("%s: the observed set lacks %s", when, a)
 				}
 			}
 		}
@@ -135,7 +114,7 @@ func (e *editing) check(when string) {
 type members = map[netip.Addr]string
 
 func (e *editing) owners() {
-	f := e.family()
+	f := e.family
 	a, b, c := address(f, 1), address(f, 2), address(f, 3)
 	longest := strings.Repeat("~", 128)
 	e.do(interception.SetEdit{}, members{})
@@ -149,27 +128,27 @@ func (e *editing) owners() {
 
 // applied applies the same plan, and others with the set and without it.
 func (e *editing) applied() {
-	f := e.family()
+	f := e.family
 	want := members{address(f, 1): "one", address(f, 2): "two"}
 	e.do(interception.SetEdit{Add: want}, want)
 	for _, rules := range []int{1, 3, 2} {
-		e.apply(e.t, LawSets, e.ns, setPlan(e.t, f, rules))
+		e.apply(e.setPlan(f, rules))
 		e.check(fmt.Sprintf("after Apply of a plan with %d rules", rules))
-		e.holds(e.t, LawSets, e.ns, setPlan(e.t, f, rules))
+		e.holds(e.setPlan(f, rules))
 	}
 	other := interception.IPv4 + interception.IPv6 - f
-	e.apply(e.t, LawSets, e.ns, setPlan(e.t, other, 1))
+	e.apply(e.setPlan(other, 1))
 	e.want = members{}
 	e.check("after Apply of a plan whose set has the other family")
-	e.remove(e.t, LawSets, e.ns, caseOwner)
+	e.remove(caseOwner)
 	if err := e.update(interception.SetEdit{Add: members{address(other, 1): "one"}}); !errors.Is(err, fs.ErrNotExist) {
-		LawSets.broken(e.t, "an edit after Remove: %v, want fs.ErrNotExist", err)
+		e.broken("an edit after Remove: %v, want fs.ErrNotExist", err)
 	}
 }
 
 // parallel has several editors, and Apply beside them.
 func (e *editing) parallel() {
-	f := e.family()
+	f := e.family
 	const editors, edits = 8, 20
 	var group sync.WaitGroup
 	for editor := range editors {
@@ -182,41 +161,41 @@ func (e *editing) parallel() {
 					err = e.update(interception.SetEdit{Remove: members{address(f, 1000*editor+i): owner}})
 				}
 				if err != nil {
-					e.t.Errorf("law %q: editor %d: %v", string(LawSets), editor, err)
+					e.Errorf("law %q: editor %d: %v", string(e.law), editor, err)
 					return
 				}
 			}
 		})
 	}
 	for rules := range 3 {
-		e.apply(e.t, LawSets, e.ns, setPlan(e.t, f, rules+1))
+		e.apply(e.setPlan(f, rules+1))
 	}
 	group.Wait()
-	got := e.state().Owners[editedSet]
+	got := e.observe(caseOwner).Owners[editedSet]
 	e.want = members{address(f, 1_000_000): got[address(f, 1_000_000)]}
 	for editor := range editors {
 		e.want[address(f, 1000*editor+edits)] = fmt.Sprint("editor-", editor)
 	}
 	if !strings.HasPrefix(e.want[address(f, 1_000_000)], "editor-") {
-		LawSets.broken(e.t, "the address that all editors take belongs to %q", e.want[address(f, 1_000_000)])
+		e.broken("the address that all editors take belongs to %q", e.want[address(f, 1_000_000)])
 	}
 	e.check("after edits from all sides")
 }
 
 func (e *editing) many() {
-	f, want := e.family(), members{}
+	f, want := e.family, members{}
 	for i := range 10_000 {
 		want[address(f, i+1)] = fmt.Sprintf("0b5ab3f0-6b1c-4a8e-9b57-%012d", i)
 	}
 	e.do(interception.SetEdit{Add: want}, want)
-	e.apply(e.t, LawSets, e.ns, setPlan(e.t, f, 2))
+	e.apply(e.setPlan(f, 2))
 	e.check("after Apply")
 	e.do(interception.SetEdit{Remove: want}, members{})
 }
 
 // refused makes edits that change nothing.
 func (e *editing) refused() {
-	f := e.family()
+	f := e.family
 	good := address(f, 1)
 	want := members{good: "one"}
 	e.do(interception.SetEdit{Add: want}, want)
@@ -231,27 +210,27 @@ func (e *editing) refused() {
 		"both at once":   {Add: want, Remove: want},
 	} {
 		if err := e.update(edit); err == nil {
-			LawSets.broken(e.t, "%s: the edit %v is no error", what, edit)
+			e.broken("%s: the edit %v is no error", what, edit)
 		}
 		e.check("after an edit with " + what)
 	}
-	ended, end := context.WithCancel(e.t.Context())
+	ended, end := context.WithCancel(e.Context())
 	end()
 	editor := e.editor()
 	edit := interception.SetEdit{Add: members{address(f, 2): "one"}}
 	if err := editor.UpdateSet(ended, e.ns, caseOwner, editedSet, edit); !errors.Is(err, context.Canceled) {
-		LawSets.broken(e.t, "with a context that has ended: %v, want context.Canceled", err)
+		e.broken("with a context that has ended: %v, want context.Canceled", err)
 	}
 	for what, err := range map[string]error{
-		"another owner": editor.UpdateSet(e.t.Context(), e.ns, otherOwner, editedSet, edit),
-		"another set":   editor.UpdateSet(e.t.Context(), e.ns, caseOwner, "absent", edit),
+		"another owner": editor.UpdateSet(e.Context(), e.ns, otherOwner, editedSet, edit),
+		"another set":   editor.UpdateSet(e.Context(), e.ns, caseOwner, "absent", edit),
 	} {
 		if !errors.Is(err, fs.ErrNotExist) {
-			LawSets.broken(e.t, "%s: %v, want fs.ErrNotExist", what, err)
+			e.broken("%s: %v, want fs.ErrNotExist", what, err)
 		}
 	}
-	if err := editor.UpdateSet(e.t.Context(), nil, caseOwner, editedSet, edit); !errors.Is(err, interception.ErrNotNetns) {
-		LawSets.broken(e.t, "without a namespace: %v, want ErrNotNetns", err)
+	if err := editor.UpdateSet(e.Context(), nil, caseOwner, editedSet, edit); !errors.Is(err, interception.ErrNotNetns) {
+		e.broken("without a namespace: %v, want ErrNotNetns", err)
 	}
 	e.check("after edits that cannot be made")
 }

@@ -50,10 +50,10 @@ func Updates(t *testing.T, o UpdateOptions) {
 	}
 	u := newUpdating(t, o)
 	if u.Kills > 1 {
-		u.goAll(t, func(w way) { u.run(t, w, "", victim.Ending{}) })
+		u.goAll(func(w way) { u.run(w, "", victim.Ending{}) })
 	}
 	for pass := range u.Kills {
-		u.goAll(t, func(w way) { u.kill(t, w, pass) })
+		u.goAll(func(w way) { u.kill(w, pass) })
 	}
 	t.Logf("%s: processes were%s\nafter kills there were%s\nprobes were%s", u.names(), u.processes, u.stood, u.probed)
 }
@@ -95,8 +95,8 @@ func (o UpdateOptions) beVictim(t testing.TB, text string) {
 // updating is a pod during updates.
 type updating struct {
 	UpdateOptions
+	testing.TB
 
-	test       string
 	pod        *Pod
 	ns         *interception.Netns
 	dataplanes []interception.Dataplane
@@ -116,7 +116,7 @@ func newUpdating(t testing.TB, o UpdateOptions) *updating {
 	pod := istioPod()
 	pod.DropAfter = usuallyAnswered
 	u := &updating{
-		UpdateOptions: o, test: t.Name(), pod: NewPod(t, pod), dataplanes: o.dataplanes(t), fresh: map[corner]string{},
+		UpdateOptions: o, TB: t, pod: NewPod(t, pod), dataplanes: o.dataplanes(t), fresh: map[corner]string{},
 		plans: updatePlans(t), took: map[way]time.Duration{}, proved: map[string]bool{}, random: rand.New(rand.NewPCG(o.Seed, 0)),
 		processes: newCounts(), stood: newCounts(), probed: newCounts(),
 	}
@@ -126,9 +126,9 @@ func newUpdating(t testing.TB, o UpdateOptions) *updating {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = u.ns.Close() })
-	u.expect(t)
+	u.expect()
 	for _, c := range corners(len(u.dataplanes), len(u.plans)) {
-		u.apply(t, c)
+		u.apply(c)
 		u.fresh[c] = Kernel{}.Dump(t, u.ns)
 		if err := u.dataplanes[c.by].Remove(t.Context(), u.ns, updateOwner); err != nil {
 			t.Fatal(err)
@@ -138,21 +138,20 @@ func newUpdating(t testing.TB, o UpdateOptions) *updating {
 }
 
 // expect computes with package trace what each plan does with each probe.
-func (u *updating) expect(t testing.TB) {
-	t.Helper()
-	packets := parsed(t, updatePackets())
+func (u *updating) expect() {
+	packets := parsed(u, updatePackets())
 	for _, packet := range packets {
 		u.probes = append(u.probes, probeOf(packet))
 	}
 	for i, plan := range u.plans {
 		world, err := u.pod.World(plan.Plan)
 		if err != nil {
-			t.Fatal(err)
+			u.Fatal(err)
 		}
 		for _, packet := range packets {
 			port, err := capturedAt(world, packet)
 			if err != nil {
-				t.Fatal(err)
+				u.Fatal(err)
 			}
 			u.plans[i].ports = append(u.plans[i].ports, port)
 		}
@@ -171,10 +170,9 @@ func (u *updating) both(w way) []updateProbe {
 	return both
 }
 
-func (u *updating) apply(t testing.TB, c corner) {
-	t.Helper()
-	if err := u.pod.Apply(t.Context(), u.dataplanes[c.by], u.plans[c.plan].Plan); err != nil {
-		t.Fatal(err)
+func (u *updating) apply(c corner) {
+	if err := u.pod.Apply(u.Context(), u.dataplanes[c.by], u.plans[c.plan].Plan); err != nil {
+		u.Fatal(err)
 	}
 }
 
@@ -196,17 +194,16 @@ func (u *updating) name(c corner) string {
 }
 
 // goAll runs all ways, and stops at a failure.
-func (u *updating) goAll(t testing.TB, along func(w way)) {
-	t.Helper()
+func (u *updating) goAll(along func(w way)) {
 	all := ways(len(u.dataplanes), len(u.plans), u.random)
 	if u.Ways > 0 {
 		all = all[:min(u.Ways, len(all))]
 	}
 	for _, w := range all {
-		if t.Failed() {
+		if u.Failed() {
 			return
 		}
-		u.apply(t, w.from)
+		u.apply(w.from)
 		along(w)
 	}
 }
@@ -217,58 +214,56 @@ const maxTries = 20
 
 // kill runs a way until a process was killed on it, in its part of the time that the way takes.
 // Afterwards the new plan is in place.
-func (u *updating) kill(t testing.TB, w way, pass int) {
-	t.Helper()
+func (u *updating) kill(w way, pass int) {
 	for try := range maxTries {
 		took, known := u.took[w]
 		if !known {
 			took = u.typical
 		}
 		if took == 0 {
-			u.run(t, w, "", victim.Ending{})
-			u.apply(t, w.from)
+			u.run(w, "", victim.Ending{})
+			u.apply(w.from)
 			continue
 		}
 		after := time.Duration((float64(pass) + u.random.Float64()) / float64(u.Kills) * float64(took) * math.Pow(0.9, float64(try)))
 		o := victim.Ending{When: victim.After(after), Group: u.random.IntN(2) == 0}
 		how := fmt.Sprintf(", killed after %v of %v, with what it had started: %t", after, took, o.Group)
-		if u.run(t, w, how, o).Killed || t.Failed() {
+		if u.run(w, how, o).Killed || u.Failed() {
 			return
 		}
-		u.apply(t, w.from)
+		u.apply(w.from)
 	}
-	t.Errorf("%s to %s: of %d processes none was killed before its end", u.name(w.from), u.name(w.to), maxTries)
+	u.Errorf("%s to %s: of %d processes none was killed before its end", u.name(w.from), u.name(w.to), maxTries)
 }
 
 // run makes a process go a way while probes are sent, and checks what it leaves. Afterwards the new
 // plan is in place.
-func (u *updating) run(t testing.TB, w way, how string, o victim.Ending) victim.End {
-	t.Helper()
+func (u *updating) run(w way, how string, o victim.Ending) victim.End {
 	task, err := json.Marshal(updateTask{u.pod.Path(), w.to.by, w.to.plan})
 	if err != nil {
-		t.Fatal(err)
+		u.Fatal(err)
 	}
-	process, err := victim.Start(t.Context(), u.test, string(task))
+	process, err := victim.Start(u.Context(), u.Name(), string(task))
 	if err != nil {
-		t.Fatal(err)
+		u.Fatal(err)
 	}
 	where := fmt.Sprintf("%s to %s, seed %d%s", u.name(w.from), u.name(w.to), u.Seed, how)
-	probing := startProbing(t, u.pod, u.both(w), u.probed)
+	probing := startProbing(u, u.pod, u.both(w), u.probed)
 	end, err := process.Run(o)
 	switch {
 	case err != nil:
-		t.Errorf("%s: %v", where, err)
+		u.Errorf("%s: %v", where, err)
 	case end.Killed:
 		u.processes.add("killed")
-		u.heal(t, where, w, probing, o.Group)
+		u.heal(where, w, probing, o.Group)
 	default:
 		u.processes.add("at their end")
 		u.took[w], u.typical = end.Took, end.Took
 	}
-	u.holds(t, where, w.to)
-	probing.round(t.Context())
+	u.holds(where, w.to)
+	probing.round(u.Context())
 	for _, problem := range probing.stop() {
-		t.Errorf("%s: %s", where, problem)
+		u.Errorf("%s: %s", where, problem)
 	}
 	return end
 }
@@ -276,23 +271,21 @@ func (u *updating) run(t testing.TB, w way, how string, o victim.Ending) victim.
 // heal checks what a killed process has left, and applies the new plan, or the old one and then the
 // new one. Child processes that were not killed may still be at work: the next Apply must cope with
 // that.
-func (u *updating) heal(t testing.TB, where string, w way, probing *probing, dead bool) {
-	t.Helper()
+func (u *updating) heal(where string, w way, probing *probing, dead bool) {
 	if dead {
-		u.look(t, where, w)
-		probing.round(t.Context())
+		u.look(where, w)
+		probing.round(u.Context())
 	}
 	if u.random.IntN(2) == 0 {
-		u.apply(t, w.from)
-		u.holds(t, where+", and back", w.from)
+		u.apply(w.from)
+		u.holds(where+", and back", w.from)
 	}
-	u.apply(t, w.to)
+	u.apply(w.to)
 }
 
 // look tests that the rules in place let nothing past the proxy that both plans capture.
-func (u *updating) look(t testing.TB, where string, w way) {
-	t.Helper()
-	old, next, left := u.plans[w.from.plan], u.plans[w.to.plan], u.remains(t)
+func (u *updating) look(where string, w way) {
+	old, next, left := u.plans[w.from.plan], u.plans[w.to.plan], u.remains()
 	if plan := left.inPlace(old, next); plan != "" {
 		u.stood.add(plan)
 		return
@@ -305,21 +298,20 @@ func (u *updating) look(t testing.TB, where string, w way) {
 	u.proved[question] = true
 	found, err := left.passes(old.Plan, next.Plan)
 	if err != nil || found != "" {
-		t.Errorf("%s: does what is left capture what both plans do? %s %v\n%s", where, found, err, left)
+		u.Errorf("%s: does what is left capture what both plans do? %s %v\n%s", where, found, err, left)
 	}
 }
 
 // holds tests that a plan is in place, and no part of another.
-func (u *updating) holds(t testing.TB, where string, c corner) {
-	t.Helper()
-	if diff := difference("a pod that had nothing", u.fresh[c], "this one", Kernel{}.Dump(t, u.ns)); diff != "" {
-		t.Errorf("%s: %s:\n%s", where, u.name(c), diff)
+func (u *updating) holds(where string, c corner) {
+	if diff := difference("a pod that had nothing", u.fresh[c], "this one", Kernel{}.Dump(u, u.ns)); diff != "" {
+		u.Errorf("%s: %s:\n%s", where, u.name(c), diff)
 	}
-	state, err := u.dataplanes[c.by].Observe(t.Context(), u.ns, updateOwner)
+	state, err := u.dataplanes[c.by].Observe(u.Context(), u.ns, updateOwner)
 	if err != nil {
-		t.Fatal(err)
+		u.Fatal(err)
 	}
 	if drift := interception.Diff(u.plans[c.plan].Plan, state); drift != nil {
-		t.Errorf("%s: %s: drift: %v", where, u.name(c), drift)
+		u.Errorf("%s: %s: drift: %v", where, u.name(c), drift)
 	}
 }

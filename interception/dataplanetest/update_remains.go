@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/proof"
@@ -18,13 +17,12 @@ import (
 type remains []interception.State
 
 // remains observes the rules in place.
-func (u *updating) remains(t testing.TB) remains {
-	t.Helper()
+func (u *updating) remains() remains {
 	var all remains
 	for _, d := range u.dataplanes {
-		state, err := d.Observe(t.Context(), u.ns, updateOwner)
+		state, err := d.Observe(u.Context(), u.ns, updateOwner)
 		if err != nil {
-			t.Fatal(err)
+			u.Fatal(err)
 		}
 		if one := apart(state); all.String() != one.String() { // else both dataplanes see the same
 			all = append(all, one...)
