@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 	"syscall"
-	"testing"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
@@ -38,24 +37,23 @@ type confirmation struct {
 	how   string
 }
 
-func (c confirmation) confirm(t *testing.T) string {
-	t.Helper()
+func (c confirmation) confirm() string {
 	if c.plain() {
-		if what := c.bySockets(t); what != alike {
+		if what := c.bySockets(); what != alike {
 			return what
 		}
 	}
 	if c.found.Packet.Flow == nil {
-		return c.byHooks(t, byHooks)
+		return c.byHooks(byHooks)
 	}
 	opening := c.found.Packet
 	opening.Flow, opening.Flags, opening.Src = nil, 0, netip.AddrPortFrom(opening.Src.Addr(), 0)
 	for _, packet := range append([]trace.Packet{opening}, c.Packets...) {
-		if what := c.byConversation(t, packet); what != alike {
+		if what := c.byConversation(packet); what != alike {
 			return what
 		}
 	}
-	return c.byHooks(t, byFlow)
+	return c.byHooks(byFlow)
 }
 
 // anyPort is package proof's default source port.
@@ -71,20 +69,19 @@ func (c confirmation) plain() bool {
 }
 
 // bySockets compares what sockets see of the packet, if they see anything.
-func (c confirmation) bySockets(t *testing.T) string {
-	t.Helper()
+func (c confirmation) bySockets() string {
 	var observed [2]dataplanetest.Observation
-	for i, pod := range []*dataplanetest.Pod{c.pod, c.podWith(t, c.plans[1])} {
-		compared, err := pod.Compare(t.Context(), c.found.Worlds[i], c.found.Packet)
+	for i, pod := range []*dataplanetest.Pod{c.pod, c.podWith(c.plans[1])} {
+		compared, err := pod.Compare(c.Context(), c.found.Worlds[i], c.found.Packet)
 		switch {
 		case errors.Is(err, dataplanetest.ErrNeedsSecondUID):
-			t.Skip(err)
+			c.Skip(err)
 		case errors.Is(err, dataplanetest.ErrProbe), errors.Is(err, trace.ErrPacket):
 			return alike
 		case err != nil:
-			t.Fatalf("%s: %s: %v", c.how, c.found.Packet, err)
+			c.Fatalf("%s: %s: %v", c.how, c.found.Packet, err)
 		case compared.Disagreement != "":
-			t.Errorf("%s: %s", c.how, compared.Report())
+			c.Errorf("%s: %s", c.how, compared.Report())
 			return failed
 		}
 		observed[i] = compared.Observed
@@ -104,16 +101,15 @@ func different(a, b dataplanetest.Observation) bool {
 
 // byHooks compares what comes through the last hooks of the packet alone, or what connection
 // tracking knows afterwards.
-func (c confirmation) byHooks(t *testing.T, confirmed string) string {
-	t.Helper()
+func (c confirmation) byHooks(confirmed string) string {
 	var ends [2]alone
 	for i, plan := range c.plans {
 		var problem string
-		switch ends[i], problem = c.alone(t, plan, c.found.Outcomes[i]); {
+		switch ends[i], problem = c.alone(plan, c.found.Outcomes[i]); {
 		case problem == unmet || problem == unsendable:
 			return problem
 		case problem != "":
-			t.Errorf("%s: %s\n%s", c.how, problem, c.found.Outcomes[i].Report())
+			c.Errorf("%s: %s\n%s", c.how, problem, c.found.Outcomes[i].Report())
 			return failed
 		}
 	}
@@ -132,26 +128,25 @@ type alone struct {
 }
 
 // alone sends the packet into a pod of its own, and returns the differences from the trace.
-func (c confirmation) alone(t *testing.T, plan *interception.Plan, outcome trace.Outcome) (end alone, problem string) {
-	t.Helper()
-	pod, packet := dataplanetest.NewPod(t, c.Pod), c.found.Packet
+func (c confirmation) alone(plan *interception.Plan, outcome trace.Outcome) (end alone, problem string) {
+	pod, packet := dataplanetest.NewPod(c.T, c.Pod), c.found.Packet
 	if packet.Flow != nil {
-		if err := c.leave(t.Context(), pod, packet); errors.Is(err, errFlow) {
+		if err := c.leave(c.Context(), pod, packet); errors.Is(err, errFlow) {
 			return end, unmet
 		} else if err != nil {
-			t.Fatal(err)
+			c.Fatal(err)
 		}
 		packet.Flow = nil // the pod has it
 	}
-	if err := pod.Apply(t.Context(), c.dataplane, plan); err != nil {
-		t.Fatal(err)
+	if err := pod.Apply(c.Context(), c.dataplane, plan); err != nil {
+		c.Fatal(err)
 	}
-	recorder := c.recorder(t, pod)
+	recorder := c.recorder(pod)
 	src, err := pod.Inject(packet)
 	var code syscall.Errno
 	switch {
 	case errors.Is(err, dataplanetest.ErrNeedsSecondUID):
-		t.Skip(err)
+		c.Skip(err)
 	case errors.Is(err, dataplanetest.ErrProbe):
 		return end, unsendable
 	case errors.As(err, &code) && outcome.Verdict == trace.Unroutable && len(outcome.Path) == 0:
@@ -159,25 +154,24 @@ func (c confirmation) alone(t *testing.T, plan *interception.Plan, outcome trace
 	case err != nil || src != outcome.Packet.Src:
 		return end, fmt.Sprintf("it goes from %s: %v", src, err)
 	}
-	return c.comes(t, recorder, src, outcome)
+	return c.comes(recorder, src, outcome)
 }
 
 // comes returns what comes through of a packet that was sent, and the differences from the trace.
-func (c confirmation) comes(t *testing.T, recorder recorder, src netip.AddrPort, outcome trace.Outcome) (end alone, problem string) {
-	t.Helper()
+func (c confirmation) comes(recorder recorder, src netip.AddrPort, outcome trace.Outcome) (end alone, problem string) {
 	opens := c.found.Packet.Flags == 0 // else the socket of the connection is missing
 	if last, comes := lastOf(outcome); comes {
 		last.transparent = last.transparent && opens
 		end.want = []passing{last}
 	}
 	var err error
-	end.seen, err = recorder.settled(t.Context(), func(p *passing) bool {
+	end.seen, err = recorder.settled(c.Context(), func(p *passing) bool {
 		p.transparent = p.transparent && opens
 		return p.header.Src == src
 	})
 	switch {
 	case err != nil:
-		t.Fatal(err)
+		c.Fatal(err)
 	case !all(end.seen, end.want) || len(end.want) == 0 && len(end.seen) > 0:
 		return end, fmt.Sprintf("the kernel has it come through as %+v", end.seen)
 	case c.found.Packet.Flow == nil || len(end.want) > 0:
@@ -191,20 +185,19 @@ func (c confirmation) comes(t *testing.T, recorder recorder, src netip.AddrPort,
 
 // byConversation compares what comes through the last hooks of a connection that begins with the
 // packet.
-func (c confirmation) byConversation(t *testing.T, packet trace.Packet) string {
-	t.Helper()
+func (c confirmation) byConversation(packet trace.Packet) string {
 	var want, seen [2][]passing
 	for i, plan := range c.plans {
-		pod := c.podWith(t, plan)
-		recorder := c.recorder(t, pod)
-		compared, err := pod.Compare(t.Context(), c.found.Worlds[i], packet)
+		pod := c.podWith(plan)
+		recorder := c.recorder(pod)
+		compared, err := pod.Compare(c.Context(), c.found.Worlds[i], packet)
 		switch {
 		case errors.Is(err, dataplanetest.ErrProbe), errors.Is(err, trace.ErrPacket):
 			return alike
 		case err != nil:
-			t.Fatalf("%s: %s: %v", c.how, packet, err)
+			c.Fatalf("%s: %s: %v", c.how, packet, err)
 		case compared.Disagreement != "":
-			t.Errorf("%s: %s", c.how, compared.Report())
+			c.Errorf("%s: %s", c.how, compared.Report())
 			return failed
 		}
 		for _, outcome := range compared.Expected {
@@ -212,14 +205,14 @@ func (c confirmation) byConversation(t *testing.T, packet trace.Packet) string {
 				want[i] = append(want[i], last.anyPorts())
 			}
 		}
-		if seen[i], err = recorder.settled(t.Context(), func(p *passing) bool {
+		if seen[i], err = recorder.settled(c.Context(), func(p *passing) bool {
 			*p = p.anyPorts()
 			return true
 		}); err != nil {
-			t.Fatal(err)
+			c.Fatal(err)
 		}
 		if !all(seen[i], want[i]) {
-			t.Errorf("%s: the kernel has it come through as %+v\n%s", c.how, seen[i], compared.Report())
+			c.Errorf("%s: the kernel has it come through as %+v\n%s", c.how, seen[i], compared.Report())
 			return failed
 		}
 	}
@@ -267,11 +260,10 @@ func (p passing) anyPorts() passing {
 }
 
 // recorder returns a recorder in the pod.
-func (c confirmation) recorder(t *testing.T, pod *dataplanetest.Pod) recorder {
-	t.Helper()
-	r, err := newRecorder(t.Context(), pod)
+func (c confirmation) recorder(pod *dataplanetest.Pod) recorder {
+	r, err := newRecorder(c.Context(), pod)
 	if err != nil {
-		t.Fatal(err)
+		c.Fatal(err)
 	}
 	return r
 }

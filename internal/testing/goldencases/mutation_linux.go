@@ -31,7 +31,7 @@ func Refute(t *testing.T, dataplane interception.Dataplane, dir string, every, m
 			if i%every == 0 {
 				t.Run(c.Name, func(t *testing.T) {
 					t.Parallel()
-					refute(t, dataplane, c, mutations, &found)
+					(&refutation{Case: c, T: t, dataplane: dataplane}).refute(mutations, &found)
 				})
 			}
 		}
@@ -54,6 +54,7 @@ func (c *tally) add(what string) {
 // refutation is a case whose plan is changed.
 type refutation struct {
 	dataplanetest.Case
+	*testing.T
 
 	dataplane interception.Dataplane
 	pod       *dataplanetest.Pod
@@ -61,61 +62,57 @@ type refutation struct {
 	bare      trace.World
 }
 
-func refute(t *testing.T, dataplane interception.Dataplane, c dataplanetest.Case, mutations int, found *tally) {
-	t.Helper()
-	if len(slices.Collect(c.Plan.Tables())) == 0 {
+func (r *refutation) refute(mutations int, found *tally) {
+	if len(slices.Collect(r.Plan.Tables())) == 0 {
 		return
 	}
-	r := refutation{Case: c, dataplane: dataplane}
-	r.pod = r.podWith(t, c.Plan)
+	r.pod = r.podWith(r.Plan)
 	var err error
 	if r.bare, err = r.pod.World(nil); err != nil {
-		t.Fatal(err)
+		r.Fatal(err)
 	}
 	// A socket reaches a link-local address only with the name of the link.
 	for i := range r.bare.Namespaces[0].Links {
 		l := &r.bare.Namespaces[0].Links[i]
 		l.Addresses = slices.DeleteFunc(l.Addresses, func(p netip.Prefix) bool { return p.Addr().IsLinkLocalUnicast() })
 	}
-	if r.state, err = Observe(t.Context(), dataplane, r.pod, c.Plan.Owner); err != nil {
-		t.Fatal(err)
+	if r.state, err = Observe(r.Context(), r.dataplane, r.pod, r.Plan.Owner); err != nil {
+		r.Fatal(err)
 	}
 	seed := fnv.New64()
-	_, _ = seed.Write([]byte(c.Name))
+	_, _ = seed.Write([]byte(r.Name))
 	choose := sample.Seeded(seed.Sum64())
 	for tries, done := 0, 0; done < mutations && tries < 1000; tries++ {
-		changed, how := sample.Mutation(choose, c.Plan)
-		if changed.Validate() == nil && dataplane.Supports(changed) == nil && changed.Fingerprint() != c.Plan.Fingerprint() {
-			found.add(r.mutation(t, changed, how))
+		changed, how := sample.Mutation(choose, r.Plan)
+		if changed.Validate() == nil && r.dataplane.Supports(changed) == nil && changed.Fingerprint() != r.Plan.Fingerprint() {
+			found.add(r.mutation(changed, how))
 			done++
 		}
 	}
 }
 
 // podWith returns the pod of the case with a plan.
-func (r refutation) podWith(t *testing.T, plan *interception.Plan) *dataplanetest.Pod {
-	t.Helper()
-	pod := dataplanetest.NewPod(t, r.Pod)
-	if err := pod.Apply(t.Context(), r.dataplane, plan); err != nil {
-		t.Fatal(err)
+func (r *refutation) podWith(plan *interception.Plan) *dataplanetest.Pod {
+	pod := dataplanetest.NewPod(r.T, r.Pod)
+	if err := pod.Apply(r.Context(), r.dataplane, plan); err != nil {
+		r.Fatal(err)
 	}
 	return pod
 }
 
 // mutation compares a changed plan with the observed golden one, and returns the result.
-func (r refutation) mutation(t *testing.T, changed *interception.Plan, how string) string {
-	t.Helper()
+func (r *refutation) mutation(changed *interception.Plan, how string) string {
 	got, err := proof.Equivalent(r.state, changed, proof.Options{World: r.bare})
 	switch {
 	case err != nil || got.Answer == proof.Unknown:
-		t.Errorf("%s: %v, %v", how, got, err)
+		r.Errorf("%s: %v, %v", how, got, err)
 		return "a failure"
 	case got.Answer == proof.Yes:
 		return "changes nothing"
 	default:
-		what := confirmation{r, got, [2]*interception.Plan{r.Plan, changed}, how}.confirm(t)
+		what := confirmation{*r, got, [2]*interception.Plan{r.Plan, changed}, how}.confirm()
 		if !strings.HasPrefix(what, "confirmed") {
-			t.Logf("%s: %s: %v; its flow is %+v", what, how, got, got.Packet.Flow)
+			r.Logf("%s: %s: %v; its flow is %+v", what, how, got, got.Packet.Flow)
 		}
 		return what
 	}
