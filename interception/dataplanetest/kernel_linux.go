@@ -3,7 +3,6 @@
 package dataplanetest
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -94,16 +93,7 @@ func isInstalled(program string) bool {
 func inside(ns *interception.Netns) program {
 	return func(t testing.TB, input string, args ...string) string {
 		t.Helper()
-		var out, errs bytes.Buffer
-		if err := namespace.Run(ns.File(), func() error {
-			command := exec.CommandContext(t.Context(), args[0], args[1:]...)
-			command.Stdin, command.Stdout, command.Stderr = strings.NewReader(input), &out, &errs
-			return command.Run()
-		}); err != nil {
-			t.Fatalf("%s: %v\n%s\n%s(the programs ip and nft have to be installed: apt-get install iproute2 nftables)",
-				strings.Join(args, " "), err, errs.String(), input)
-		}
-		return out.String()
+		return sandboxtest.Run(t, ns.File(), input, args...)
 	}
 }
 

@@ -81,22 +81,13 @@ func otherMatch(c Choices, m interception.Match) interception.Match {
 		m.Dst, m.Src, m.DstSet = negated(m.Dst), negated(m.Src), negated(m.DstSet)
 	case 4:
 		m.Mark, m.ConnMark, m.State = negated(m.Mark), negated(m.ConnMark), negated(m.State)
-		m.Direction = otherDirection(m.Direction)
+		if m.Direction != interception.AnyDirection {
+			m.Direction = interception.DirectionOriginal + interception.DirectionReply - m.Direction
+		}
 	case 5:
 		m.UID, m.GID = interception.Condition[interception.UIDSet]{}, interception.Condition[interception.GIDSet]{}
 	}
 	return m
-}
-
-func otherDirection(d interception.Direction) interception.Direction {
-	switch d {
-	case interception.DirectionOriginal:
-		return interception.DirectionReply
-	case interception.DirectionReply:
-		return interception.DirectionOriginal
-	case interception.AnyDirection:
-	}
-	return d
 }
 
 func negated[S interception.Operand](c interception.Condition[S]) interception.Condition[S] {

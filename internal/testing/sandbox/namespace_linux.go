@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"syscall"
 
-	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -23,7 +22,6 @@ import (
 // container runtimes do.
 type Namespace struct {
 	file    *os.File
-	netns   ns.NetNS
 	netlink *netlink.Handle
 }
 
@@ -99,15 +97,12 @@ func open(path string) (*Namespace, error) {
 		return nil, err
 	}
 	n := &Namespace{file: file}
-	if n.netns, err = ns.GetNS(path); err != nil {
+	if n.netlink, err = netlink.NewHandleAt(n.handle(), unix.NETLINK_ROUTE); err != nil {
 		return nil, errors.Join(err, file.Close())
-	}
-	if n.netlink, err = netlink.NewHandleAt(netns.NsHandle(n.netns.Fd()), unix.NETLINK_ROUTE); err != nil {
-		return nil, errors.Join(err, n.netns.Close(), file.Close())
 	}
 	if err := n.SetUp("lo"); err != nil {
 		n.netlink.Close()
-		return nil, errors.Join(err, n.netns.Close(), file.Close())
+		return nil, errors.Join(err, file.Close())
 	}
 	return n, nil
 }
@@ -123,9 +118,9 @@ func (n *Namespace) Netlink() *netlink.Handle { return n.netlink }
 
 // Do runs f on a thread inside the namespace. Sockets, processes and files below /proc/sys/net that
 // f opens belong to the namespace; goroutines that f starts do not.
-func (n *Namespace) Do(f func() error) error {
-	return n.netns.Do(func(ns.NetNS) error { return f() })
-}
+func (n *Namespace) Do(f func() error) error { return namespace.Run(n.file, f) }
+
+func (n *Namespace) handle() netns.NsHandle { return netns.NsHandle(n.file.Fd()) }
 
 // SetUp sets an interface up.
 func (n *Namespace) SetUp(name string) error {
@@ -162,7 +157,7 @@ func (n *Namespace) AddAddress(ctx context.Context, name string, address netip.P
 // AwaitLocal waits until an address is usable: the kernel adds the local route to an IPv6 address
 // some time after the address itself.
 func (n *Namespace) AwaitLocal(ctx context.Context, address netip.Addr) error {
-	handle := netns.NsHandle(n.netns.Fd())
+	handle := n.handle()
 	return await(ctx, func(updates chan netlink.RouteUpdate, done <-chan struct{}, failed func(error)) error {
 		o := netlink.RouteSubscribeOptions{Namespace: &handle, ListExisting: true, ErrorCallback: failed}
 		return netlink.RouteSubscribeWithOptions(updates, done, o)
@@ -174,7 +169,7 @@ func (n *Namespace) AwaitLocal(ctx context.Context, address netip.Addr) error {
 // Close unmounts and closes the namespace. Its interfaces end with its last process and socket.
 func (n *Namespace) Close() error {
 	n.netlink.Close()
-	err := errors.Join(n.netns.Close(), n.file.Close(), unix.Unmount(n.Path(), unix.MNT_DETACH), os.Remove(n.Path()))
+	err := errors.Join(n.file.Close(), unix.Unmount(n.Path(), unix.MNT_DETACH), os.Remove(n.Path()))
 	if err != nil {
 		return fmt.Errorf("close network namespace: %w", err)
 	}

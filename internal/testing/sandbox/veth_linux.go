@@ -10,7 +10,6 @@ import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 )
 
 // End is one end of a wire: an interface's name in a namespace.
@@ -25,7 +24,7 @@ func Connect(ctx context.Context, a, b End) error {
 	pair := &netlink.Veth{
 		LinkAttrs:     netlink.LinkAttrs{Name: a.Name},
 		PeerName:      b.Name,
-		PeerNamespace: netlink.NsFd(b.Namespace.netns.Fd()),
+		PeerNamespace: netlink.NsFd(b.Namespace.handle()),
 	}
 	if err := a.Namespace.netlink.LinkAdd(pair); err != nil {
 		return fmt.Errorf("connect %s and %s: %w", a.Name, b.Name, err)
@@ -44,7 +43,7 @@ func Connect(ctx context.Context, a, b End) error {
 
 // awaitCarrier waits until the kernel reports the interface as operational.
 func (e End) awaitCarrier(ctx context.Context) error {
-	handle := netns.NsHandle(e.Namespace.netns.Fd())
+	handle := e.Namespace.handle()
 	return await(ctx, func(updates chan netlink.LinkUpdate, done <-chan struct{}, failed func(error)) error {
 		o := netlink.LinkSubscribeOptions{Namespace: &handle, ListExisting: true, ErrorCallback: failed}
 		return netlink.LinkSubscribeWithOptions(updates, done, o)

@@ -4,12 +4,14 @@ package sandboxtest
 
 import (
 	"bytes"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/namespace"
 	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
@@ -43,15 +45,22 @@ func NewPod(t testing.TB) *Pod {
 // fails ends the test.
 func (p *Pod) Run(t testing.TB, input string, args ...string) string {
 	t.Helper()
+	return Run(t, p.Namespace.File(), input, args...)
+}
+
+// Run is [Pod.Run] in any network namespace that is open.
+func Run(t testing.TB, in *os.File, input string, args ...string) string {
+	t.Helper()
 	var out, errs bytes.Buffer
-	if err := p.Namespace.Do(func() error {
+	if err := namespace.Run(in, func() error {
 		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
 		// The machine has one lock for iptables-legacy, but the namespaces share nothing.
 		cmd.Env = append(cmd.Environ(), "XTABLES_LOCKFILE="+filepath.Join(t.TempDir(), "xtables.lock"))
 		return cmd.Run()
 	}); err != nil {
-		t.Fatalf("%s: %v\n%s\n%s", strings.Join(args, " "), err, errs.String(), input)
+		t.Fatalf("%s: %v\n%s\n%s(the programs ip and nft have to be installed: apt-get install iproute2 nftables)",
+			strings.Join(args, " "), err, errs.String(), input)
 	}
 	return out.String()
 }
