@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/zds"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/journal"
+	"github.com/meshcni/meshcni/interception/podnetns"
+)
+
+// Finder finds and verifies the network namespaces of pods. [podnetns.Finder] does.
+type Finder interface {
+	Find(ctx context.Context, pod podnetns.Pod) (*podnetns.Found, error)
+	Verify(pod podnetns.Pod, file *os.File) (*interception.Netns, error)
+}
+
+// SetEditor edits the members of live sets, as [interception.SetEdit] describes it. Dataplanes that
+// hold such sets do.
+type SetEditor interface {
+	UpdateSet(ctx context.Context, ns *interception.Netns, owner interception.Owner, set interception.SetName, edit interception.SetEdit) error
+}
+
+// Annotator writes the pods' status annotations.
+type Annotator interface {
+	// Annotate takes over that the pod gets the status, or none with [ambient.NoStatus]. It does not
+	// wait for the API server, tries again by itself, and forgets a pod that is gone.
+	Annotate(pod interception.Pod, status ambient.Status)
+}
+
+// Options are what an [Agent] works with. Required are Socket, Dataplane, Finder, Feed, Annotator,
+// Journal, Owner, Numbers and Vocabulary.
+type Options struct {
+	// Socket is the path of the proxy's socket ([zds.Listen]).
+	Socket string
+	// Proxy are the settings of the server for the proxy. Its Observe may be nil.
+	Proxy zds.Options
+	// Dataplane applies the plans.
+	Dataplane interception.Dataplane
+	// Finder finds the namespaces that no plugin has handed over.
+	Finder Finder
+	// Feed tells of pods and namespaces.
+	Feed Feed
+	// Annotator gets the status of each enrolled pod.
+	Annotator Annotator
+	// Journal is for this agent alone: it has one record for each pod that may have rules.
+	Journal journal.Journal
+	// Owner owns the rules, in the pods and on the host.
+	Owner interception.Owner
+	// Policy selects the pods.
+	Policy ambient.Policy
+	// Vocabulary reads the pods' annotations, beginning with Defaults.
+	Vocabulary ambient.Vocabulary
+	Defaults   ambient.Overrides
+	// Numbers are those of the proxy.
+	Numbers ambient.Numbers
+	// Host is the node's own namespace, and Sets edits the sets of [ambient.HostPlan] there. Without
+	// a Host (nil) nothing is done on the host: that is right where the datapath bypasses its rules.
+	// The caller closes the namespace.
+	Host *interception.Netns
+	Sets SetEditor
+	// Closed captures pods before the proxy serves them, as [ambient.Wanted] describes it.
+	Closed bool
+	// CaptureExisting captures also the connections that a running pod has when it is enrolled, which
+	// resets them. Without it they live on uncaptured.
+	CaptureExisting bool
+	// DrainTimeout is how long a withdrawn pod may keep connections through the proxy; 30 s if zero.
+	DrainTimeout time.Duration
+	// TellTimeout is how long the agent waits for an acknowledgement before it reports that there is
+	// none; 5 s if zero. It goes on waiting.
+	TellTimeout time.Duration
+	// Round is how often each pod is looked at although nothing has happened; a minute if zero.
+	Round time.Duration
+	// Parallel is how many pods are worked on at once, not counting those that wait; 8 if zero.
+	Parallel int
+}
+
+// Agent enrols and withdraws the pods of a node. Its methods may be called concurrently. Create it
+// with [New].
+type Agent struct {
+	options Options
+	server  *zds.Server
+	sets    sets
+	slots   chan struct{} // has a value for each pod that is worked on
+
+	mu         sync.Mutex
+	pods       map[string]ambient.Pod // by UID
+	namespaces map[string]ambient.Namespace
+	complete   bool               // the feed has told of all
+	changed    chan struct{}      // closed at the next change of anything above
+	workers    map[string]*worker // by UID
+	start      func(*worker)      // nil unless Run runs
+}
+
+// New listens on the proxy's socket, and reads the journal. A proxy that connects is served when
+// [Agent.Run] begins. The error names a missing option, or is that of [zds.Listen],
+// [ambient.Numbers.Validate], [ambient.Policy.Validate] or the journal.
+func New(ctx context.Context, o Options) (*Agent, error) {
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("ambient agent: %w", err)
+	}
+	o.DrainTimeout, o.TellTimeout = cmp.Or(o.DrainTimeout, 30*time.Second), cmp.Or(o.TellTimeout, 5*time.Second)
+	o.Round, o.Parallel = cmp.Or(o.Round, time.Minute), cmp.Or(o.Parallel, 8)
+	a := &Agent{
+		options: o, slots: make(chan struct{}, o.Parallel), pods: map[string]ambient.Pod{},
+		namespaces: map[string]ambient.Namespace{}, changed: make(chan struct{}), workers: map[string]*worker{},
+	}
+	a.sets = sets{options: &a.options}
+	records, err := a.records()
+	if err != nil {
+		return nil, fmt.Errorf("ambient agent: read its journal: %w", err)
+	}
+	proxy := o.Proxy
+	proxy.Observe = a.hear
+	if a.server, err = zds.Listen(ctx, o.Socket, proxy); err != nil {
+		return nil, fmt.Errorf("ambient agent: %w", err)
+	}
+	for _, record := range records {
+		if err := a.remember(record); err != nil {
+			return nil, fmt.Errorf("ambient agent: %w", err)
+		}
+	}
+	return a, nil
+}
+
+func (o Options) validate() error {
+	for name, missing := range map[string]bool{
+		"Socket": o.Socket == "", "Dataplane": o.Dataplane == nil, "Finder": o.Finder == nil, "Feed": o.Feed == nil,
+		"Annotator": o.Annotator == nil, "Journal": o.Journal.Directory == "", "Owner": o.Owner == "",
+		"Vocabulary": o.Vocabulary.Name == "", "Sets": o.Host != nil && o.Sets == nil,
+	} {
+		if missing {
+			return fmt.Errorf("options without %s", name)
+		}
+	}
+	return errors.Join(o.Numbers.Validate(), o.Policy.Validate())
+}
+
+// Run works until the context ends or the feed fails, and returns why. The rules stay as they are,
+// and the proxy goes on serving. Run may be called once.
+func (a *Agent) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var parts, working sync.WaitGroup
+	parts.Go(func() { a.server.Serve(ctx) })
+	parts.Go(func() { a.sets.keep(ctx) })
+	a.mu.Lock()
+	a.start = func(w *worker) { working.Go(func() { w.run(ctx) }) }
+	for _, w := range a.workers {
+		a.start(w)
+	}
+	a.mu.Unlock()
+	err := a.follow(ctx)
+	a.mu.Lock()
+	a.start = nil
+	a.mu.Unlock()
+	cancel()
+	parts.Wait()
+	working.Wait()
+	for _, w := range a.workers {
+		err = errors.Join(err, w.abandon())
+	}
+	return err
+}
+
+// hear is told what happens on the proxy's connections.
+func (a *Agent) hear(event zds.Event) {
+	if a.options.Proxy.Observe != nil {
+		a.options.Proxy.Observe(event)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch uid := event.Request.Workload.UID; {
+	case uid == "": // a proxy has come or gone
+		for _, w := range a.workers {
+			w.nudge()
+		}
+	case a.workers[uid] != nil:
+		a.workers[uid].nudgeResting()
+	}
+}
+
+// Pods returns how far the agent is with each pod that it deals with, in no order.
+func (a *Agent) Pods() []Pod {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all []Pod
+	for _, w := range a.workers {
+		all = append(all, w.current())
+	}
+	return all
+}

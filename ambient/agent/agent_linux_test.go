@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/zds"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/interception/journal"
+	"github.com/meshcni/meshcni/interception/podnetns"
+)
+
+// TestPodComesAndGoes enrols a running pod that the feed tells of, and withdraws it, with real
+// connections at each stage.
+func TestPodComesAndGoes(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	a, _ := n.run()
+	proxy := n.proxy(nil)
+	n.connect(pod, proxy, 0)
+	n.feed <- told(object("a"))
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	n.connect(pod, proxy, 1)
+	if diff := cmp.Diff([]string{"10.244.1.10 a", "fd00:10:244:1::a a"}, n.members()); diff != "" {
+		t.Errorf("members of the host's sets (-want +got):\n%s", diff)
+	}
+	if got := n.records(); !slices.Equal(got, attachments("a")) {
+		t.Errorf("records of %v", got)
+	}
+	n.feed <- told(optedOut("a"))
+	n.awaitRest(a)
+	n.connect(pod, proxy, 0)
+	if n.captured(pod) || proxy.Serves("a") || len(n.members()) > 0 || len(n.records()) > 0 {
+		t.Errorf("captured %t, served %t, members %v, records %v, want nothing", n.captured(pod), proxy.Serves("a"), n.members(), n.records())
+	}
+	if diff := cmp.Diff([]ambient.Status{ambient.StatusEnabled, ambient.NoStatus}, n.statuses["a"]); diff != "" {
+		t.Errorf("statuses (-want +got):\n%s", diff)
+	}
+	n.feed <- told(object("a"))
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	n.connect(pod, proxy, 1)
+}
+
+func attachments(uids ...string) (all []journal.Attachment) {
+	for _, uid := range uids {
+		all = append(all, attachment(uid))
+	}
+	return all
+}
+
+// TestConnectionsLiveOn withdraws a pod with a connection through the proxy, which is waited for,
+// and enrols one with a direct connection, which is spared.
+func TestConnectionsLiveOn(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	a, _ := n.run()
+	proxy := n.proxy(nil)
+	direct := n.open(pod)
+	n.feed <- told(object("a"))
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	n.exchange(direct)
+	relayed := n.open(pod)
+	if proxy.Relayed() == 0 {
+		t.Fatal("the second connection does not go through the proxy")
+	}
+	n.feed <- told(optedOut("a"))
+	n.awaitPods(a, "that it waits for the connection's end", func(pods []Pod) bool {
+		return len(pods) == 1 && pods[0].Step == ambient.StepAwaitDrained
+	})
+	n.exchange(relayed)
+	n.exchange(direct)
+	n.connect(pod, proxy, 0)
+	if !n.captured(pod) {
+		t.Error("the rules are gone before the connection")
+	}
+	if err := relayed.Close(); err != nil {
+		t.Error(err)
+	}
+	n.awaitRest(a)
+	n.exchange(direct)
+	if n.captured(pod) {
+		t.Error("the rules are still there")
+	}
+}
+
+// TestDrainTimeout withdraws a pod whose connection does not end.
+func TestDrainTimeout(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.options.DrainTimeout = 50 * time.Millisecond
+	pod := n.pod("a")
+	a, _ := n.run()
+	n.proxy(nil)
+	n.feed <- told(object("a"))
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	n.open(pod)
+	n.feed <- told(optedOut("a"))
+	n.awaitRest(a)
+	if n.captured(pod) {
+		t.Error("the rules are still there")
+	}
+}
+
+// hand hands a pod's namespace over, as the plugin does.
+func (n *node) hand(ctx context.Context, a *Agent, uid string, pod *dataplanetest.Pod) (interception.Decision, error) {
+	n.t.Helper()
+	file, err := os.Open(pod.Path())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return a.Enrol(ctx, podnetns.Pod{Namespace: "shop", Name: "pod-" + uid, UID: uid, IPs: addresses}, file)
+}
+
+// TestEvent enrols a new pod that the plugin reports before the feed tells of it, and before the
+// API server knows its addresses.
+func TestEvent(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	delete(n.paths, "a") // so that it is not found
+	a, _ := n.run()
+	proxy := n.proxy(nil)
+	answer := make(chan error, 1)
+	go func() {
+		decision, err := n.hand(t.Context(), a, "a", pod)
+		if err == nil && !decision.Capture {
+			err = errors.New(string(decision.Reason))
+		}
+		answer <- err
+	}()
+	without := object("a")
+	without.Addresses = nil
+	n.feed <- told(without)
+	if err := <-answer; err != nil {
+		t.Fatal(err)
+	}
+	n.connect(pod, proxy, 1) // from the answer on
+	if got := n.members(); len(got) != 2 {
+		t.Errorf("members %v, want the two addresses that the plugin told", got)
+	}
+	if pods := a.Pods(); len(pods) != 1 || pods[0].Step != "" || pods[0].Seen.Proxy != ambient.ProxyServes {
+		t.Errorf("the agent says %s", describe(a))
+	}
+	if decision, err := n.hand(t.Context(), a, "a", pod); err != nil || !decision.Capture {
+		t.Errorf("the same namespace again: %+v, %v", decision, err)
+	}
+	other := n.pod("a")
+	if decision, err := n.hand(t.Context(), a, "a", other); err != nil || !decision.Capture {
+		t.Errorf("another namespace: %+v, %v", decision, err)
+	}
+	n.connect(other, proxy, 1)
+	n.feed <- Change{Gone: []string{"a"}, Complete: true}
+	n.awaitRest(a)
+	if proxy.Serves("a") || len(n.members()) > 0 || len(n.records()) > 0 {
+		t.Errorf("served %t, members %v, records %v, want nothing of a pod that is gone", proxy.Serves("a"), n.members(), n.records())
+	}
+}
+
+func TestEventThatIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.options.TellTimeout = 10 * time.Millisecond
+	pod := n.pod("a")
+	a, _ := n.run()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := n.hand(ctx, a, "a", pod); !errors.Is(err, ErrUnknownPod) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("before the feed tells of the pod: %v", err)
+	}
+	n.feed <- told(object("a"), optedOut("b"))
+	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := n.hand(ctx, a, "a", pod); !errors.Is(err, zds.ErrNeverConnected) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without a proxy: %v", err)
+	}
+	if decision, err := n.hand(t.Context(), a, "b", pod); err != nil || decision.Capture || decision.Reason != ambient.ReasonNotSelected {
+		t.Errorf("a pod that is not selected: %+v, %v", decision, err)
+	}
+	if n.captured(pod) {
+		t.Error("the pod is captured, and nobody serves it")
+	}
+}
+
+// TestOneRefused has a proxy that refuses one pod: another one is served, and the first one stays
+// as it was.
+func TestOneRefused(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.options.TellTimeout = 50 * time.Millisecond
+	pods := map[string]*dataplanetest.Pod{"a": n.pod("a"), "b": n.pod("b")}
+	a, _ := n.run()
+	proxy := n.proxy(func(w zds.Workload) string { return map[string]string{"a": "not a"}[w.UID] })
+	invalid := object("d")
+	invalid.Annotations = map[string]string{"traffic.istio.io/excludeOutboundPorts": "many"}
+	n.paths["d"] = pods["a"].Path()
+	other := object("b")
+	other.Addresses = addresses[:1]
+	n.feed <- told(object("a"), other, object("c"), invalid)
+	n.awaitStatus(a, "b", ambient.StatusEnabled)
+	n.connect(pods["b"], proxy, 1)
+	n.connect(pods["a"], proxy, 0)
+	n.awaitPods(a, "why each pod is not enrolled", func(all []Pod) bool {
+		errs := map[string]error{}
+		for _, one := range all {
+			errs[one.UID] = one.Err
+		}
+		_, notFound := errors.AsType[*podnetns.RefusalError](errs["c"])
+		_, doesNotParse := errors.AsType[*interception.ParseError](errs["d"])
+		return len(all) == 4 && errors.Is(errs["a"], zds.ErrRefused) && errs["b"] == nil && notFound && doesNotParse
+	})
+	if n.captured(pods["a"]) {
+		t.Error("a pod that the proxy refuses is captured")
+	}
+}
+
+// TestRestart ends the agent, and begins another one: from the journal and the kernel.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pods := map[string]*dataplanetest.Pod{"a": n.pod("a"), "b": n.pod("b"), "c": n.pod("c")}
+	first, end := n.run()
+	proxy := n.proxy(nil)
+	n.feed <- told(object("a"), object("b"), object("c"))
+	for uid := range pods {
+		n.awaitStatus(first, uid, ambient.StatusEnabled)
+	}
+	end()
+	n.connect(pods["a"], proxy, 1)
+	connected := make(chan struct{}, 8)
+	n.options.Proxy.Observe = func(e zds.Event) {
+		if e.Request.Kind == zds.KindSnapshotSent {
+			connected <- struct{}{}
+		}
+	}
+	second, _ := n.run()
+	<-connected // the feed has told nothing yet
+	for uid, pod := range pods {
+		if !proxy.Serves(uid) || !n.captured(pod) {
+			t.Errorf("pod %s: served %t, captured %t, want both before the feed tells of it", uid, proxy.Serves(uid), n.captured(pod))
+		}
+	}
+	changed := object("a")
+	changed.Annotations = map[string]string{"traffic.istio.io/excludeOutboundPorts": "443"} // too late
+	withdrawn := optedOut("b")
+	withdrawn.Annotations = map[string]string{"ambient.istio.io/redirection": "enabled"} // by the first agent
+	n.feed <- told(changed, withdrawn)
+	n.awaitStatus(second, "b", ambient.NoStatus)
+	n.awaitPods(second, "a as wanted, c untouched", func(all []Pod) bool {
+		return len(all) == 2 && !slices.ContainsFunc(all, func(p Pod) bool { return p.UID == "a" && p.Seen.Proxy != ambient.ProxyServes })
+	})
+	n.connect(pods["a"], proxy, 1)
+	n.connect(pods["b"], proxy, 0)
+	n.connect(pods["c"], proxy, 1)
+	if n.captured(pods["b"]) {
+		t.Error("a pod that was withdrawn while no agent ran is captured")
+	}
+	n.feed <- Change{Complete: true}
+	n.awaitPods(second, "nothing of c", func(all []Pod) bool { return len(all) == 1 })
+	if proxy.Serves("c") || !slices.Equal(n.records(), attachments("a")) {
+		t.Errorf("c is served: %t; records of %v, want that of a", proxy.Serves("c"), n.records())
+	}
+}
+
+// TestProxyIsReplaced has a pod that stays captured while no proxy serves it.
+func TestProxyIsReplaced(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	a, _ := n.run()
+	old := n.proxy(nil)
+	n.feed <- told(object("a"))
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	if err := old.Close(); err != nil {
+		t.Error(err)
+	}
+	n.awaitStatus(a, "a", ambient.StatusPending)
+	if !n.captured(pod) {
+		t.Error("the pod is not captured while the proxy is away")
+	}
+	anew := n.proxy(nil)
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	n.connect(pod, anew, 1)
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent keeps the pods of a node in ambient mode: it enrols and withdraws them while they
+// run, and restores what other programs undo.
+//
+//	Feed ----------> pods, namespaces --ambient.Enrolled--> what is wanted of each pod
+//	Agent.Enrol ---> an open namespace, from the plugin            |
+//	                                                          ambient.Next
+//	kernel, proxy, sets --look--> what is seen ----------------->  |
+//	                                                             steps --> kernel, proxy, sets, status
+//
+// Each pod that the agent deals with has a worker, which takes one step after the other and looks
+// again after a failure. No worker waits for another's failure. What the plugin reports and what
+// the feed tells take the same way.
+//
+// # What is seen
+//
+// Nothing is believed that can be observed. The rules are those that the kernel holds. The proxy
+// serves a pod if it has acknowledged it and its listeners are in the pod's namespace. A pod is
+// drained when the proxy's connections have left that namespace.
+//
+// # Restart
+//
+// The journal has a record of each pod that may have rules. With it the agent tells a proxy at once
+// which pods it goes on with. It touches none of them until the feed tells of the pod, or is
+// complete without it. The plan of a living pod is that of its record: later changes of its
+// annotations have no effect.
+//
+// # Non-goals
+//
+// The agent knows neither Kubernetes nor a client of it: see [Feed] and [Annotator]. It does not
+// search for a namespace that has replaced a pod's other one: the plugin reports it.
+package agent

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podnetns"
+)
+
+// ErrUnknownPod is wrapped by the error of [Agent.Enrol] if the feed has not told of the pod, or of
+// its namespace, in time.
+var ErrUnknownPod = errors.New("the agent has not heard of the pod: see whether it reaches the API server")
+
+// event is a pod's namespace that the plugin has handed over.
+type event struct {
+	pod       podnetns.Pod
+	namespace *interception.Netns
+	settled   chan struct{} // closed when the pod is as wanted
+}
+
+// Enrol enrols a new pod, if that is wanted, in the namespace that the CNI plugin hands over: no
+// program runs there yet. It waits until the feed has told of the pod, the proxy serves it and it
+// is captured, and returns the decision about the pod. The pod needs the addresses that the plugin
+// before has given it.
+//
+// Enrol takes ownership of the file. The error wraps [ErrUnknownPod], a *[podnetns.RefusalError], or
+// the failure of the pod's last step, together with the cause of a context that has ended. The
+// agent goes on with the pod after such an end.
+func (a *Agent) Enrol(ctx context.Context, pod podnetns.Pod, file *os.File) (interception.Decision, error) {
+	decision, err := a.awaitDecision(ctx, pod.UID)
+	if err != nil || !decision.Capture {
+		_ = file.Close() // it may be nil or closed
+		return decision, err
+	}
+	namespace, err := a.options.Finder.Verify(pod, file)
+	if err != nil {
+		return decision, err
+	}
+	e := &event{pod: pod, namespace: namespace, settled: make(chan struct{})}
+	if !a.hand(e) {
+		return decision, errors.Join(fmt.Errorf("enrol pod %s: the agent does not run", pod), namespace.Close())
+	}
+	select {
+	case <-e.settled:
+		return a.awaitDecision(ctx, pod.UID)
+	case <-ctx.Done():
+		return decision, a.unfinished(ctx, pod)
+	}
+}
+
+// awaitDecision waits until the feed has told enough about a pod to decide.
+func (a *Agent) awaitDecision(ctx context.Context, uid string) (interception.Decision, error) {
+	for {
+		a.mu.Lock()
+		decision, known := a.decide(uid)
+		changed := a.changed
+		a.mu.Unlock()
+		if known {
+			return decision, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return decision, fmt.Errorf("enrol pod %q: %w: %w", uid, ErrUnknownPod, context.Cause(ctx))
+		}
+	}
+}
+
+// hand gives an event to the worker of the pod. It reports whether the agent runs.
+func (a *Agent) hand(e *event) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.start == nil {
+		return false
+	}
+	w := a.workers[e.pod.UID]
+	isNew := w == nil
+	if isNew {
+		w = newWorker(a, e.pod.UID)
+		a.workers[e.pod.UID] = w
+	}
+	w.hand(e)
+	if isNew {
+		a.start(w)
+	}
+	return true
+}
+
+// unfinished says how far a pod is.
+func (a *Agent) unfinished(ctx context.Context, pod podnetns.Pod) error {
+	a.mu.Lock()
+	w := a.workers[pod.UID]
+	a.mu.Unlock()
+	cause := context.Cause(ctx)
+	if w == nil {
+		return fmt.Errorf("enrol pod %s: %w", pod, cause)
+	}
+	status := w.current()
+	if status.Err == nil {
+		return fmt.Errorf("enrol pod %s: step %q is not done: %w", pod, status.Step, cause)
+	}
+	return fmt.Errorf("enrol pod %s: step %q: %w: %w", pod, status.Step, status.Err, cause)
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/interception"
+)
+
+// Feed tells of the pods of the node and of their namespaces: first all that there are, then each
+// change.
+type Feed interface {
+	// Next waits for the next change. While the source is away it waits. An error ends [Agent.Run].
+	Next(ctx context.Context) (Change, error)
+}
+
+// Change is news of a [Feed]. The zero value tells nothing.
+type Change struct {
+	// Namespaces and Pods are new or have changed. Namespaces come no later than their pods.
+	Namespaces []ambient.Namespace
+	Pods       []ambient.Pod
+	// Gone are the UIDs of pods that do not exist any more.
+	Gone []string
+	// Complete reports that with this change the feed has told of all pods of the node. Before, a pod
+	// that the feed has not told of may exist.
+	Complete bool
+}
+
+// follow takes over what the feed tells.
+func (a *Agent) follow(ctx context.Context) error {
+	for {
+		change, err := a.options.Feed.Next(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("feed of the node's pods: %w", err)
+		}
+		a.learn(change)
+	}
+}
+
+// learn changes what is known, and wakes the workers that it concerns.
+func (a *Agent) learn(change Change) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	concerned := map[string]bool{}
+	for _, namespace := range change.Namespaces {
+		a.namespaces[namespace.Name] = namespace
+		for uid, pod := range a.pods {
+			concerned[uid] = concerned[uid] || pod.Namespace == namespace.Name
+		}
+	}
+	for _, pod := range change.Pods {
+		a.pods[pod.UID] = pod
+		concerned[pod.UID] = true
+	}
+	for _, uid := range change.Gone {
+		delete(a.pods, uid)
+		concerned[uid] = true
+	}
+	if change.Complete && !a.complete {
+		a.complete = true
+		for uid := range a.workers {
+			concerned[uid] = true
+		}
+	}
+	for uid, is := range concerned {
+		if is {
+			a.wake(uid)
+		}
+	}
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// wake wakes the worker of a pod. A pod that is wanted gets one. The caller holds mu.
+func (a *Agent) wake(uid string) {
+	if w := a.workers[uid]; w != nil {
+		w.nudge()
+		return
+	}
+	if decision, known := a.decide(uid); known && decision.Capture && !a.pods[uid].Finished() && a.start != nil {
+		a.workers[uid] = newWorker(a, uid)
+		a.start(a.workers[uid])
+	}
+}
+
+// decide decides about a pod, if it and its namespace are known. The caller holds mu.
+func (a *Agent) decide(uid string) (decision interception.Decision, known bool) {
+	pod, known := a.pods[uid]
+	namespace, both := a.namespaces[pod.Namespace]
+	if !known || !both {
+		return interception.Decision{}, false
+	}
+	return ambient.Enrolled(pod, namespace, a.options.Policy), true
+}
+
+// wanted returns what is wanted of a pod, and the pod. It is not known as long as the feed may
+// still tell of the pod or of its namespace.
+func (a *Agent) wanted(uid string) (wanted ambient.Wanted, pod ambient.Pod, known bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	pod, told := a.pods[uid]
+	if !told {
+		return ambient.Wanted{Gone: true}, pod, a.complete
+	}
+	if pod.Finished() {
+		return ambient.Wanted{Gone: true}, pod, true
+	}
+	decision, known := a.decide(uid)
+	return ambient.Wanted{Enrolled: decision.Capture, Closed: a.options.Closed}, pod, known
+}

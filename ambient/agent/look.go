@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/netfacts"
+)
+
+// know takes over what the feed tells of the pod. What the status annotation says counts only once:
+// the agent's own writes may come back late.
+func (w *worker) know(pod ambient.Pod) {
+	if w.pod.UID == "" {
+		w.seen.Status = ambient.Status(pod.Annotations[w.agent.options.Vocabulary.Status])
+	}
+	w.pod = pod
+}
+
+// addresses returns the pod's addresses. The plugin knows them before the API server does.
+func (w *worker) addresses() []netip.Addr {
+	if len(w.pod.Addresses) == 0 && w.event != nil {
+		return w.event.pod.IPs
+	}
+	return w.pod.Addresses
+}
+
+// look observes the pod in the kernel, at the proxy and in the host's sets.
+func (w *worker) look(ctx context.Context, wanted ambient.Wanted) (err error) {
+	w.seen.Open = w.namespace != nil
+	if err := w.agent.bounded(ctx, func() error { return w.lookAtRules(ctx, wanted) }); err != nil {
+		return err
+	}
+	if w.seen.Proxy, err = w.lookAtProxy(wanted); err != nil {
+		return err
+	}
+	w.seen.InSets = w.agent.sets.holdsAny(w.uid)
+	if wanted.Enrolled {
+		w.seen.InSets = w.agent.sets.holdsAll(w.uid, w.addresses())
+	}
+	return nil
+}
+
+// bounded does something when not too many others do.
+func (a *Agent) bounded(ctx context.Context, do func() error) error {
+	select {
+	case a.slots <- struct{}{}:
+		defer func() { <-a.slots }()
+		return do()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// lookAtRules compares the namespace with the plan. A pod without a plan never had one.
+func (w *worker) lookAtRules(ctx context.Context, wanted ambient.Wanted) (err error) {
+	w.seen.Rules = ambient.NoRules
+	if w.namespace == nil {
+		if w.recorded {
+			w.seen.Rules = ambient.OtherRules
+		}
+		return nil
+	}
+	if w.plan == nil && wanted.Enrolled {
+		if w.plan, err = w.makePlan(); err != nil {
+			return fmt.Errorf("make the plan: %w", err)
+		}
+	}
+	if w.plan == nil {
+		return nil
+	}
+	o := w.agent.options
+	state, err := o.Dataplane.Observe(ctx, w.namespace, o.Owner)
+	if err != nil {
+		return fmt.Errorf("observe the rules: %w", err)
+	}
+	planned, draining := !differs(w.plan, state), !differs(w.plan.Draining(), state)
+	switch {
+	case planned && (wanted.Enrolled || !draining): // a plan that captures nothing is its draining plan
+		w.seen.Rules = ambient.PlannedRules
+	case draining:
+		w.seen.Rules = ambient.DrainingRules
+		return w.lookWhetherDrained()
+	case differs(nil, state):
+		w.seen.Rules = ambient.OtherRules
+	}
+	return nil
+}
+
+// differs reports whether the owner has something else than the plan. What other programs have is
+// not the agent's to change.
+func differs(plan *interception.Plan, state interception.State) bool {
+	return slices.ContainsFunc(interception.Diff(plan, state), func(d interception.Drift) bool { return d.Kind != interception.DriftForeign })
+}
+
+// makePlan returns the plan for the open namespace.
+func (w *worker) makePlan() (*interception.Plan, error) {
+	o := w.agent.options
+	facts, err := netfacts.Read(w.namespace)
+	if err != nil {
+		return nil, err
+	}
+	overrides, _, err := o.Vocabulary.Parse(w.pod.Pod, o.Defaults)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := ambient.PodPlan(overrides, o.Numbers, facts, o.Owner)
+	if err == nil && w.event == nil && !o.CaptureExisting {
+		plan = plan.Sparing() // programs run there already
+	}
+	return plan, err
+}
+
+// lookWhetherDrained looks for connections of the proxy in a namespace with the draining plan.
+func (w *worker) lookWhetherDrained() error {
+	if w.draining.IsZero() {
+		w.draining = time.Now()
+	}
+	if w.seen.Drained = time.Since(w.draining) >= w.agent.options.DrainTimeout; w.seen.Drained {
+		return nil
+	}
+	found, err := proxySockets(w.namespace, w.agent.options.Numbers)
+	w.seen.Drained = !found.connected
+	return err
+}
+
+// lookAtProxy asks the server and the kernel how far the proxy is with the pod.
+func (w *worker) lookAtProxy(wanted ambient.Wanted) (ambient.Proxy, error) {
+	switch {
+	case !w.set:
+		return ambient.ProxyUntold, nil
+	case !wanted.Enrolled: // a proxy may have it, and has to be told
+		return ambient.ProxyTold, nil
+	case !w.told || w.agent.server.Await(ended(), w.uid) != nil:
+		return ambient.ProxyUntold, nil
+	}
+	found, err := proxySockets(w.namespace, w.agent.options.Numbers)
+	if err != nil || !found.listening {
+		return ambient.ProxyTold, err
+	}
+	return ambient.ProxyServes, nil
+}
+
+// ended returns a context with which a call that could wait answers at once.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/ambienttest"
+	"github.com/meshcni/meshcni/ambient/zds"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/interception/journal"
+	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/interception/podnetns"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
+)
+
+const owner interception.Owner = "test-ambient"
+
+// node is a node with the agent's surroundings: the API server's feed, the pods' namespaces, the
+// host's namespace and the proxy's socket.
+type node struct {
+	t         *testing.T
+	options   Options
+	dataplane *nftables.Dataplane
+	feed      chan Change
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed at the next change of statuses
+	statuses map[string][]ambient.Status
+	paths    map[string]string // of the namespaces that Find finds
+}
+
+// Next makes a node the feed of its agent.
+func (n *node) Next(ctx context.Context) (Change, error) {
+	select {
+	case change := <-n.feed:
+		return change, nil
+	case <-ctx.Done():
+		return Change{}, ctx.Err()
+	}
+}
+
+func (n *node) Annotate(pod interception.Pod, status ambient.Status) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.statuses[pod.UID] = append(n.statuses[pod.UID], status)
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// Find finds the namespaces that the test has put on the node.
+func (n *node) Find(_ context.Context, pod podnetns.Pod) (*podnetns.Found, error) {
+	n.mu.Lock()
+	path := n.paths[pod.UID]
+	n.mu.Unlock()
+	if path == "" {
+		return nil, &podnetns.RefusalError{Pod: pod, Obstacle: podnetns.ObstacleNotFound, Detail: "nothing leads to the pod"}
+	}
+	namespace, err := interception.OpenNetns(path, interception.NetnsOptions{})
+	return &podnetns.Found{Netns: namespace}, err
+}
+
+func (n *node) Verify(pod podnetns.Pod, file *os.File) (*interception.Netns, error) {
+	finder, err := podnetns.NewFinder(podnetns.Roots{})
+	if err != nil {
+		return nil, err
+	}
+	return finder.Verify(pod, file)
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	dataplane, err := nftables.New(nftables.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{
+		t: t, dataplane: dataplane, feed: make(chan Change), changed: make(chan struct{}), statuses: map[string][]ambient.Status{},
+		paths: map[string]string{},
+	}
+	n.options = Options{
+		Socket: filepath.Join(t.TempDir(), "z"), Dataplane: dataplane, Finder: n, Feed: n, Annotator: n,
+		Journal: journal.Journal{Directory: filepath.Join(t.TempDir(), "journal")}, Owner: owner, Policy: ambient.IstioPolicy(),
+		Vocabulary: ambient.Istio(), Defaults: ambient.DefaultOverrides(false), Numbers: ambient.IstioNumbers(),
+		Host: sandboxtest.NewPod(t).Netns, Sets: dataplane, Proxy: zds.Options{Again: 10 * time.Millisecond},
+		DrainTimeout: time.Hour, Round: time.Hour,
+	}
+	return n
+}
+
+// run runs an agent until the test ends, or end is called.
+func (n *node) run() (a *Agent, end func()) {
+	n.t.Helper()
+	a, err := New(n.t.Context(), n.options)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	end = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			n.t.Errorf("Run: %v", err)
+		}
+	})
+	n.t.Cleanup(end)
+	return a, end
+}
+
+func (n *node) proxy(refuse func(zds.Workload) string) *ambienttest.Proxy {
+	n.t.Helper()
+	proxy, err := ambienttest.StartProxy(ambienttest.ProxyOptions{Socket: n.options.Socket, Numbers: n.options.Numbers, Refuse: refuse})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() {
+		if err := proxy.Close(); err != nil {
+			n.t.Error(err)
+		}
+	})
+	return proxy
+}
+
+// pod puts a pod with an application on the node.
+func (n *node) pod(uid string) *dataplanetest.Pod {
+	n.t.Helper()
+	pod := dataplanetest.NewPod(n.t, dataplanetest.PodOptions{Ports: []uint16{8080}})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.paths[uid] = pod.Path()
+	return pod
+}
+
+var addresses = []netip.Addr{netip.MustParseAddr("10.244.1.10"), netip.MustParseAddr("fd00:10:244:1::a")}
+
+// object is the API server's object of a pod that is enrolled.
+func object(uid string) ambient.Pod {
+	return ambient.Pod{Addresses: addresses, Pod: interception.Pod{
+		Namespace: "shop", Name: "pod-" + uid, UID: uid, ServiceAccount: "account", Labels: map[string]string{"istio.io/dataplane-mode": "ambient"},
+	}}
+}
+
+// optedOut is the same pod without the label.
+func optedOut(uid string) ambient.Pod {
+	pod := object(uid)
+	pod.Labels = nil
+	return pod
+}
+
+func told(pods ...ambient.Pod) Change {
+	return Change{Namespaces: []ambient.Namespace{{Name: "shop"}}, Pods: pods}
+}
+
+// awaitStatus waits until the last status of a pod is this one.
+func (n *node) awaitStatus(a *Agent, uid string, want ambient.Status) {
+	n.t.Helper()
+	for {
+		n.mu.Lock()
+		all, changed := n.statuses[uid], n.changed
+		n.mu.Unlock()
+		if len(all) > 0 && all[len(all)-1] == want {
+			return
+		}
+		select {
+		case <-changed:
+		case <-time.After(30 * time.Second):
+			n.t.Fatalf("pod %s has the statuses %q, want %q last; the agent says %s", uid, all, want, describe(a))
+		}
+	}
+}
+
+func describe(a *Agent) string { return fmt.Sprintf("%+v", a.Pods()) }
+
+// awaitPods waits until a condition holds of what the agent says.
+func (n *node) awaitPods(a *Agent, want string, holds func([]Pod) bool) {
+	n.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(a.Pods()); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			n.t.Fatalf("the agent says %s, want %s", describe(a), want)
+		}
+	}
+}
+
+// awaitRest waits until the agent deals with no pod any more.
+func (n *node) awaitRest(a *Agent) {
+	n.t.Helper()
+	n.awaitPods(a, "no pod", func(pods []Pod) bool { return len(pods) == 0 })
+}
+
+// captured reports whether a pod has rules, and members which addresses the host's sets have.
+func (n *node) captured(pod *dataplanetest.Pod) bool {
+	n.t.Helper()
+	namespace, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer namespace.Close() //nolint:errcheck // nothing was written
+	state, err := n.dataplane.Observe(n.t.Context(), namespace, owner)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return differs(nil, state)
+}
+
+func (n *node) members() (all []string) {
+	n.t.Helper()
+	state, err := n.dataplane.Observe(n.t.Context(), n.options.Host, owner)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, set := range state.Owners {
+		for address, uid := range set {
+			all = append(all, fmt.Sprintf("%s %s", address, uid))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (n *node) records() []journal.Attachment {
+	n.t.Helper()
+	all, err := n.options.Journal.Attachments()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return all
+}
+
+// connect opens a connection in each direction and family, and tests how many the proxy relays.
+func (n *node) connect(pod *dataplanetest.Pod, proxy *ambienttest.Proxy, relayed int) {
+	n.t.Helper()
+	for _, probe := range []dataplanetest.Probe{
+		{From: dataplanetest.Elsewhere, Src: netip.MustParseAddr("192.0.2.9"), Dst: netip.MustParseAddrPort("10.244.1.10:8080")},
+		{From: dataplanetest.Elsewhere, Src: netip.MustParseAddr("2001:db8::9"), Dst: netip.MustParseAddrPort("[fd00:10:244:1::a]:8080")},
+		{Dst: netip.MustParseAddrPort("198.51.100.7:443")},
+		{Dst: netip.MustParseAddrPort("[2001:db8:7::7]:443")},
+	} {
+		before := proxy.Relayed()
+		seen, err := pod.Send(n.t.Context(), probe)
+		if err != nil || seen.Verdict != dataplanetest.Accepted || !seen.Answered {
+			n.t.Errorf("%s: %s, %v, want that it is accepted and answered", probe, seen, err)
+		}
+		if got := proxy.Relayed() - before; got != relayed {
+			n.t.Errorf("%s: the proxy has relayed %d connections, want %d", probe, got, relayed)
+		}
+	}
+}
+
+// open opens a connection from the pod, which is closed when the test ends.
+func (n *node) open(pod *dataplanetest.Pod) *dataplanetest.Connection {
+	n.t.Helper()
+	connection, err := pod.Connect(n.t.Context(), dataplanetest.Probe{Dst: netip.MustParseAddrPort("198.51.100.7:443")})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { _ = connection.Close() }) // the test may have closed it
+	return connection
+}
+
+// exchange tests that a connection lives, in both directions.
+func (n *node) exchange(connection *dataplanetest.Connection) {
+	n.t.Helper()
+	for _, side := range []dataplanetest.Side{dataplanetest.Opener, dataplanetest.Taker} {
+		if verdict, err := connection.Say(n.t.Context(), side); err != nil || verdict != dataplanetest.Accepted {
+			n.t.Errorf("what the side %v says: %v, %v", side, verdict, err)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient/zds"
+	"github.com/meshcni/meshcni/interception/journal"
+	"github.com/meshcni/meshcni/internal/version"
+)
+
+// network is the journal's name for what the agent applies.
+const network = "ambient"
+
+// attachment returns under what the journal has a pod.
+func attachment(uid string) journal.Attachment {
+	return journal.Attachment{Network: network, ContainerID: uid, Interface: "pod"}
+}
+
+// records returns the journal's records of an earlier agent.
+func (a *Agent) records() (all []journal.Record, err error) {
+	attachments, err := a.options.Journal.Attachments()
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range attachments {
+		if one != attachment(one.ContainerID) {
+			return nil, fmt.Errorf("%s has a record of %q, which is not this agent's: give the agent a directory of its own",
+				a.options.Journal.Directory, one)
+		}
+		record, err := a.options.Journal.Read(one)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, record)
+	}
+	return all, nil
+}
+
+// remember makes the worker of a recorded pod. A proxy that knows the pod goes on with it.
+func (a *Agent) remember(record journal.Record) error {
+	if record.UID != record.ContainerID || record.Plan.Owner != a.options.Owner {
+		return fmt.Errorf("the record of %s is of pod %q and owner %q: remove the file if that is another program's", record.Attachment, record.UID, record.Plan.Owner)
+	}
+	if err := a.server.Set(zds.Workload{UID: record.UID}, nil); err != nil {
+		return err
+	}
+	w := newWorker(a, record.UID)
+	w.plan, w.recorded, w.recordedIn, w.set = record.Plan, true, record.NetnsID, true
+	a.workers[record.UID] = w
+	return nil
+}
+
+// record notes the plan that is about to be applied.
+func (w *worker) record() error {
+	return w.agent.options.Journal.Write(journal.Record{
+		Attachment: attachment(w.uid), Time: time.Now(), Planner: version.String(),
+		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.uid, NetnsID: w.namespace.ID(), Plan: w.plan,
+	})
+}
+
+// forgetRecord removes the record of a pod that has no rules any more.
+func (w *worker) forgetRecord() error {
+	if !w.recorded {
+		return nil
+	}
+	if err := w.agent.options.Journal.Remove(attachment(w.uid)); err != nil {
+		return fmt.Errorf("remove the record: %w", err)
+	}
+	w.recorded = false
+	return nil
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/netfacts"
+)
+
+// families are those that have a set each.
+var families = [...]interception.Family{interception.IPv4, interception.IPv6}
+
+// sets keeps the host's plan, and the pods' addresses in its sets.
+type sets struct {
+	options *Options
+
+	busy  sync.RWMutex // edits share it, and a look at all members excludes them
+	mu    sync.Mutex
+	ready bool // the plan is there, and owners are known
+	has   map[interception.Family]bool
+	owner map[netip.Addr]string // UIDs
+}
+
+// keep restores the host's plan, and reads the members, from time to time.
+func (s *sets) keep(ctx context.Context) {
+	if s.options.Host == nil {
+		return
+	}
+	for round := time.NewTicker(s.options.Round); ; {
+		_ = s.refresh(ctx) // the next pod that enters sees the failure
+		select {
+		case <-round.C:
+		case <-ctx.Done():
+			round.Stop()
+			return
+		}
+	}
+}
+
+// refresh applies the host's plan if it is not there, and reads the members.
+func (s *sets) refresh(ctx context.Context) error {
+	s.busy.Lock()
+	defer s.busy.Unlock()
+	plan, state, err := s.restore(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ready = err == nil; !s.ready {
+		return fmt.Errorf("keep the host's rules: %w", err)
+	}
+	s.owner, s.has = map[netip.Addr]string{}, map[interception.Family]bool{}
+	for _, members := range state.Owners { // Apply keeps the members
+		maps.Copy(s.owner, members)
+	}
+	for _, family := range families {
+		_, s.has[family] = plan.Set(ambient.ProbeSet(family))
+	}
+	return nil
+}
+
+// restore makes the host hold its plan, and returns what it held before.
+func (s *sets) restore(ctx context.Context) (*interception.Plan, interception.State, error) {
+	o := s.options
+	facts, err := netfacts.Read(o.Host)
+	if err != nil {
+		return nil, interception.State{}, err
+	}
+	plan, err := ambient.HostPlan(o.Numbers, facts, o.Owner)
+	if err != nil {
+		return nil, interception.State{}, err
+	}
+	state, err := o.Dataplane.Observe(ctx, o.Host, o.Owner)
+	if err == nil && differs(plan, state) {
+		err = o.Dataplane.Apply(ctx, o.Host, plan)
+	}
+	return plan, state, err
+}
+
+// holdsAll reports whether a pod has all of these addresses in the sets.
+func (s *sets) holdsAll(uid string, addresses []netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.options.Host == nil {
+		return true
+	}
+	return s.ready && !slices.ContainsFunc(addresses, func(a netip.Addr) bool {
+		return s.has[interception.FamilyOf(a)] && s.owner[a] != uid
+	})
+}
+
+// holdsAny reports whether a pod has an address in the sets.
+func (s *sets) holdsAny(uid string) bool { return len(s.of(uid)) > 0 }
+
+func (s *sets) of(uid string) (addresses []netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for address, owner := range s.owner {
+		if owner == uid {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
+}
+
+// enter adds a pod's addresses.
+func (s *sets) enter(ctx context.Context, uid string, addresses []netip.Addr) error {
+	return s.edit(ctx, addresses, func(edit *interception.SetEdit, a netip.Addr) { edit.Add[a] = uid })
+}
+
+// leave removes the addresses that are the pod's.
+func (s *sets) leave(ctx context.Context, uid string) error {
+	return s.edit(ctx, s.of(uid), func(edit *interception.SetEdit, a netip.Addr) { edit.Remove[a] = uid })
+}
+
+// edit changes the set of each family that has one of the addresses.
+func (s *sets) edit(ctx context.Context, addresses []netip.Addr, change func(*interception.SetEdit, netip.Addr)) error {
+	s.mu.Lock()
+	ready := s.ready
+	s.mu.Unlock()
+	if !ready {
+		if err := s.refresh(ctx); err != nil {
+			return err
+		}
+	}
+	s.busy.RLock()
+	defer s.busy.RUnlock()
+	for _, family := range families {
+		edit := interception.SetEdit{Add: map[netip.Addr]string{}, Remove: map[netip.Addr]string{}}
+		for _, address := range addresses {
+			if interception.FamilyOf(address) == family && s.holds(family) {
+				change(&edit, address)
+			}
+		}
+		if len(edit.Add)+len(edit.Remove) == 0 {
+			continue
+		}
+		if err := s.options.Sets.UpdateSet(ctx, s.options.Host, s.options.Owner, ambient.ProbeSet(family), edit); err != nil {
+			s.doubt()
+			return err
+		}
+		s.edited(edit)
+	}
+	return nil
+}
+
+// holds reports whether the host has a set for a family.
+func (s *sets) holds(family interception.Family) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.has[family]
+}
+
+// doubt makes the next edit look at the host first.
+func (s *sets) doubt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready = false
+}
+
+// edited notes an edit.
+func (s *sets) edited(edit interception.SetEdit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for address, owner := range edit.Remove {
+		if s.owner[address] == owner {
+			delete(s.owner, address)
+		}
+	}
+	maps.Copy(s.owner, edit.Add)
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/zds"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podnetns"
+)
+
+// take takes one step. The error is errNews if the alert has ended a wait.
+func (w *worker) take(ctx context.Context, alert <-chan struct{}, step ambient.Step) error {
+	o := w.agent.options
+	switch step {
+	case ambient.StepTell:
+		return w.tell(ctx, alert)
+	case ambient.StepWithdraw:
+		return w.withdraw(ctx, alert)
+	case ambient.StepPending, ambient.StepEnabled, ambient.StepClear:
+		o.Annotator.Annotate(w.pod.Pod, w.seen.After(step).Status)
+		return nil
+	case ambient.StepClose:
+		return w.close()
+	}
+	return w.agent.bounded(ctx, func() error {
+		switch step {
+		case ambient.StepOpen:
+			return w.open(ctx)
+		case ambient.StepEnter:
+			return w.agent.sets.enter(ctx, w.uid, w.addresses())
+		case ambient.StepLeave:
+			return w.agent.sets.leave(ctx, w.uid)
+		case ambient.StepApply:
+			return w.apply(ctx, w.plan)
+		case ambient.StepDrain:
+			w.draining = time.Time{}
+			return w.apply(ctx, w.plan.Draining())
+		case ambient.StepRemove:
+			return o.Dataplane.Remove(ctx, w.namespace, o.Owner)
+		}
+		return fmt.Errorf("no such step: %q", step)
+	})
+}
+
+// takeEvent takes over a namespace that the plugin has handed over. A namespace that it replaces is
+// given up: the runtime has replaced the pod's network, and the rules ended with it.
+func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}) error {
+	w.mu.Lock()
+	handed := w.handed
+	w.mu.Unlock()
+	if handed == nil {
+		return nil
+	}
+	same := w.namespace != nil && w.namespace.ID() == handed.namespace.ID()
+	if !same {
+		if err := errors.Join(w.withdraw(ctx, alert), w.forgetRecord()); err != nil {
+			return fmt.Errorf("give up %s, which %s replaces: %w", w.namespace, handed.namespace, err)
+		}
+	}
+	w.mu.Lock()
+	if w.handed == handed {
+		w.handed = nil
+	}
+	w.mu.Unlock()
+	w.waiting = handed
+	if same {
+		return handed.namespace.Close()
+	}
+	w.event = handed
+	err := w.close()
+	w.namespace, w.plan, w.told = handed.namespace, nil, false
+	return err
+}
+
+// open finds the pod's namespace.
+func (w *worker) open(ctx context.Context) error {
+	found, err := w.agent.options.Finder.Find(ctx, podnetns.Pod{
+		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.uid, HostNetwork: w.pod.HostNetwork, IPs: w.addresses(),
+	})
+	if err != nil {
+		return err
+	}
+	w.namespace = found.Netns
+	if w.recorded && w.recordedIn != found.Netns.ID() { // the rules ended with the namespace of the record
+		w.plan = nil
+		return w.forgetRecord()
+	}
+	return nil
+}
+
+// close closes the namespace.
+func (w *worker) close() error {
+	if w.namespace == nil {
+		return nil
+	}
+	err := w.namespace.Close()
+	w.namespace = nil
+	return err
+}
+
+// apply applies a plan. The record comes first, so that no rules are ever without one.
+func (w *worker) apply(ctx context.Context, plan *interception.Plan) error {
+	if !w.recorded {
+		if err := w.record(); err != nil {
+			return fmt.Errorf("record the plan: %w", err)
+		}
+		w.recorded, w.recordedIn = true, w.namespace.ID()
+	}
+	o := w.agent.options
+	return o.Dataplane.Apply(ctx, w.namespace, plan)
+}
+
+// tell has the proxy serve the pod, and waits for the acknowledgement.
+func (w *worker) tell(ctx context.Context, alert <-chan struct{}) error {
+	if !w.told {
+		err := w.agent.server.Set(zds.Workload{
+			UID: w.uid, Name: w.pod.Name, Namespace: w.pod.Namespace, ServiceAccount: w.pod.ServiceAccount,
+		}, w.namespace)
+		if err != nil {
+			return err
+		}
+		w.set, w.told = true, true
+	}
+	return w.await(ctx, alert)
+}
+
+// withdraw has all proxies forget the pod.
+func (w *worker) withdraw(ctx context.Context, alert <-chan struct{}) error {
+	if !w.set {
+		return nil
+	}
+	w.agent.server.Delete(w.uid)
+	if err := w.await(ctx, alert); err != nil {
+		return err
+	}
+	w.set, w.told = false, false
+	return nil
+}
+
+// await waits until the proxy has done what it was told.
+func (w *worker) await(ctx context.Context, alert <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(ctx, w.agent.options.TellTimeout)
+	defer cancel()
+	answer := make(chan error, 1)
+	go func() { answer <- w.agent.server.Await(ctx, w.uid) }()
+	select {
+	case err := <-answer:
+		return err
+	case <-alert:
+		cancel()
+		if <-answer == nil {
+			return nil
+		}
+		return errNews
+	}
+}
+
+// forget forgets a pod for which nothing is left to do.
+func (w *worker) forget() error {
+	return errors.Join(w.forgetRecord(), w.close())
+}

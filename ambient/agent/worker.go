@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/upkeep"
+)
+
+// Pod is how far the agent is with a pod.
+type Pod struct {
+	// UID, Namespace and Name identify the pod. The names are empty until they are known.
+	UID, Namespace, Name string
+	// Wanted is what should become of the pod, and Seen what the agent saw last.
+	Wanted ambient.Wanted
+	Seen   ambient.Seen
+	// Step is the step that is taken, waited for, or failed; empty if the pod is as wanted, and if
+	// the agent cannot look at the pod.
+	Step ambient.Step
+	// Err is the last failure; nil if there is none since the last success.
+	Err error
+	// Since is when Step and Err became what they are.
+	Since time.Time
+}
+
+// worker does what has to be done for one pod.
+type worker struct {
+	agent *Agent
+	uid   string
+
+	mu      sync.Mutex
+	alert   chan struct{} // closed when there is news
+	nudged  bool          // alert was closed since the last pass began
+	resting bool          // nothing but news and time is waited for
+	handed  *event        // is not taken yet
+	state   Pod
+
+	// The rest is the worker's goroutine's.
+	pod        ambient.Pod
+	event      *event // the last one
+	waiting    *event // the last one, until the pod is as wanted
+	namespace  *interception.Netns
+	plan       *interception.Plan
+	recorded   bool // the journal may have a record
+	recordedIn interception.NetnsID
+	set        bool // the server was told of the pod
+	told       bool // and with the open namespace
+	draining   time.Time
+	seen       ambient.Seen
+	failures   upkeep.Series
+	looks      upkeep.Series
+}
+
+func newWorker(a *Agent, uid string) *worker {
+	return &worker{
+		agent: a, uid: uid, alert: make(chan struct{}), state: Pod{UID: uid, Since: time.Now()},
+		failures: upkeep.Series{First: 50 * time.Millisecond, Most: 10 * time.Second, Calm: time.Minute},
+		looks:    upkeep.Series{First: time.Millisecond, Most: 250 * time.Millisecond, Calm: time.Minute},
+	}
+}
+
+// nudge makes the worker look again, whatever it waits for.
+func (w *worker) nudge() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.news()
+}
+
+// nudgeResting makes the worker look again unless it is at work.
+func (w *worker) nudgeResting() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.resting {
+		w.news()
+	}
+}
+
+func (w *worker) news() {
+	w.nudged = true
+	close(w.alert)
+	w.alert = make(chan struct{})
+}
+
+// hand gives the worker a namespace. It replaces one that the worker has not taken yet.
+func (w *worker) hand(e *event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.handed != nil {
+		_ = w.handed.namespace.Close() // nobody has used it
+	}
+	w.handed = e
+	w.news()
+}
+
+func (w *worker) current() Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state
+}
+
+// run looks at the pod and takes steps until there is nothing left to do for it, or the context
+// ends.
+func (w *worker) run(ctx context.Context) {
+	for {
+		alert := w.begin()
+		pause, over := w.pass(ctx, alert)
+		if over && w.agent.retire(w) {
+			return
+		}
+		w.rest(true)
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-alert:
+		case <-timer.C:
+		}
+		timer.Stop()
+		w.rest(false)
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// begin returns the alert that interrupts the next pass.
+func (w *worker) begin() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nudged = false
+	return w.alert
+}
+
+func (w *worker) rest(resting bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.resting = resting
+}
+
+// retire ends a worker that has nothing left to do, unless there is news.
+func (a *Agent) retire(w *worker) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.nudged {
+		return false
+	}
+	delete(a.workers, w.uid)
+	return true
+}
+
+// errNews ends a wait because there is news.
+var errNews = errors.New("there is news of the pod")
+
+// pass looks once and takes steps until one fails or waits. It returns how long to wait before the
+// next pass, and whether there is nothing left to do for the pod.
+func (w *worker) pass(ctx context.Context, alert <-chan struct{}) (pause time.Duration, over bool) {
+	wanted, pod, known := w.agent.wanted(w.uid)
+	if !known {
+		return w.agent.options.Round, false
+	}
+	if pod.UID != "" {
+		w.know(pod)
+	}
+	if err := w.takeEvent(ctx, alert); err != nil {
+		return w.failed(wanted, ambient.StepOpen, err), false
+	}
+	if wanted.Enrolled && w.namespace == nil && len(w.addresses()) == 0 {
+		return w.agent.options.Round, false // it has no network yet: the plugin or the feed will tell
+	}
+	if err := w.look(ctx, wanted); err != nil {
+		return w.failed(wanted, "", err), false
+	}
+	for _, step := range ambient.Next(wanted, w.seen) {
+		w.publish(wanted, step, w.current().Err)
+		if step.Waits() {
+			return w.looks.Next(time.Now()), false
+		}
+		if err := w.take(ctx, alert, step); err != nil {
+			return w.failed(wanted, step, err), false
+		}
+		w.seen = w.seen.After(step)
+		if step == ambient.StepOpen {
+			return 0, false // what is in the namespace has to be looked at
+		}
+	}
+	if !wanted.Enrolled {
+		if err := w.forget(); err != nil {
+			return w.failed(wanted, "", err), false
+		}
+	}
+	w.failures.Reset()
+	w.looks.Reset()
+	w.publish(wanted, "", nil)
+	w.settle()
+	return w.agent.options.Round, !wanted.Enrolled
+}
+
+// failed notes a failure, and returns how long to wait.
+func (w *worker) failed(wanted ambient.Wanted, step ambient.Step, err error) time.Duration {
+	if errors.Is(err, errNews) {
+		return 0
+	}
+	w.publish(wanted, step, err)
+	return w.failures.Next(time.Now())
+}
+
+// settle tells who has handed the namespace over that the pod is as wanted.
+func (w *worker) settle() {
+	if w.waiting != nil {
+		close(w.waiting.settled)
+		w.waiting = nil
+	}
+}
+
+// publish notes how far the worker is.
+func (w *worker) publish(wanted ambient.Wanted, step ambient.Step, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if step != w.state.Step || (err == nil) != (w.state.Err == nil) {
+		w.state.Since = time.Now()
+	}
+	w.state.Wanted, w.state.Seen, w.state.Step, w.state.Err = wanted, w.seen, step, err
+	w.state.Namespace, w.state.Name = w.pod.Namespace, w.pod.Name
+}
+
+// abandon closes what is open, and leaves everything else as it is.
+func (w *worker) abandon() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.handed != nil {
+		_ = w.handed.namespace.Close() // nobody has used it
+	}
+	return w.close()
+}
