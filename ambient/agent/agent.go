@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/podnetns"
+	"github.com/meshcni/meshcni/internal/notice"
 )
 
 // Finder finds and verifies the network namespaces of pods. [podnetns.Finder] does.
@@ -89,6 +91,7 @@ type Options struct {
 type Agent struct {
 	options Options
 	server  *zds.Server
+	watch   *notice.Watch
 	sets    sets
 	slots   chan struct{} // has a value for each pod that is worked on
 
@@ -101,8 +104,9 @@ type Agent struct {
 	start      func(*worker)      // nil unless Run runs
 }
 
-// New listens on the proxy's socket, and reads the journal. A proxy that connects is served when
-// [Agent.Run] begins. The error names a missing option, or is that of [zds.Listen],
+// New listens on the proxy's socket, and reads the journal. The caller then calls [Agent.Run]: a
+// proxy that connects is served from there on. New needs CAP_NET_BROADCAST, to learn of changes in
+// the pods' namespaces. The error names a missing option, or is that of [zds.Listen],
 // [ambient.Numbers.Validate], [ambient.Policy.Validate] or the journal.
 func New(ctx context.Context, o Options) (*Agent, error) {
 	if err := o.validate(); err != nil {
@@ -125,9 +129,16 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 		return nil, fmt.Errorf("ambient agent: %w", err)
 	}
 	for _, record := range records {
-		if err := a.remember(record); err != nil {
-			return nil, fmt.Errorf("ambient agent: %w", err)
-		}
+		err = errors.Join(err, a.remember(record))
+	}
+	if err == nil {
+		a.watch, err = notice.Open()
+	}
+	if err != nil {
+		stopped, cancel := context.WithCancel(ctx)
+		cancel()
+		a.server.Serve(stopped) // it closes the socket
+		return nil, fmt.Errorf("ambient agent: %w", err)
 	}
 	return a, nil
 }
@@ -152,13 +163,16 @@ func (a *Agent) Run(ctx context.Context) error {
 	var parts, working sync.WaitGroup
 	parts.Go(func() { a.server.Serve(ctx) })
 	parts.Go(func() { a.sets.keep(ctx) })
+	watching, unwatched := context.WithCancelCause(ctx)
+	defer unwatched(nil)
+	parts.Go(func() { unwatched(a.notice(watching)) })
 	a.mu.Lock()
 	a.start = func(w *worker) { working.Go(func() { w.run(ctx) }) }
 	for _, w := range a.workers {
 		a.start(w)
 	}
 	a.mu.Unlock()
-	err := a.follow(ctx)
+	err := a.follow(watching)
 	a.mu.Lock()
 	a.start = nil
 	a.mu.Unlock()
@@ -168,7 +182,24 @@ func (a *Agent) Run(ctx context.Context) error {
 	for _, w := range a.workers {
 		err = errors.Join(err, w.abandon())
 	}
-	return err
+	return errors.Join(err, a.watch.Close())
+}
+
+// notice wakes the workers of pods in whose namespaces a program has changed something.
+func (a *Agent) notice(ctx context.Context) error {
+	for {
+		changed, err := a.watch.Next(ctx)
+		if err != nil {
+			return fmt.Errorf("watch the pods' namespaces: %w", err)
+		}
+		a.mu.Lock()
+		for uid, w := range a.workers {
+			if _, is := slices.BinarySearch(changed.Keys, uid); is || changed.Lost {
+				w.nudge()
+			}
+		}
+		a.mu.Unlock()
+	}
 }
 
 // hear is told what happens on the proxy's connections.

@@ -204,10 +204,11 @@ func TestOneRefused(t *testing.T) {
 	proxy := n.proxy(func(w zds.Workload) string { return map[string]string{"a": "not a"}[w.UID] })
 	invalid := object("d")
 	invalid.Annotations = map[string]string{"traffic.istio.io/excludeOutboundPorts": "many"}
-	n.paths["d"] = pods["a"].Path()
+	n.pod("d")
+	n.paths["e"] = n.pod("f").Path() // of which only one can be right
 	other := object("b")
 	other.Addresses = addresses[:1]
-	n.feed <- told(object("a"), other, object("c"), invalid)
+	n.feed <- told(object("a"), other, object("c"), invalid, object("e"), object("f"))
 	n.awaitStatus(a, "b", ambient.StatusEnabled)
 	n.connect(pods["b"], proxy, 1)
 	n.connect(pods["a"], proxy, 0)
@@ -218,7 +219,7 @@ func TestOneRefused(t *testing.T) {
 		}
 		_, notFound := errors.AsType[*podnetns.RefusalError](errs["c"])
 		_, doesNotParse := errors.AsType[*interception.ParseError](errs["d"])
-		return len(all) == 4 && errors.Is(errs["a"], zds.ErrRefused) && errs["b"] == nil && notFound && doesNotParse
+		return len(all) == 6 && (errs["e"] == nil) != (errs["f"] == nil) && errors.Is(errs["a"], zds.ErrRefused) && errs["b"] == nil && notFound && doesNotParse
 	})
 	if n.captured(pods["a"]) {
 		t.Error("a pod that the proxy refuses is captured")
@@ -292,4 +293,46 @@ func TestProxyIsReplaced(t *testing.T) {
 	anew := n.proxy(nil)
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	n.connect(pod, anew, 1)
+}
+
+// TestFlushOfTheHost has another program remove the host's rules with the sets, which a round finds.
+func TestFlushOfTheHost(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.options.Round = 100 * time.Millisecond
+	pod := n.pod("a")
+	a, _ := n.run()
+	proxy := n.proxy(nil)
+	n.feed <- told(object("a"))
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	n.flush(n.options.Host)
+	for deadline := time.Now().Add(30 * time.Second); len(n.members()) != 2; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the host's sets have %v", n.members())
+		}
+	}
+	n.connect(pod, proxy, 1)
+}
+
+// TestFlushIsNoticed removes the rules of a pod long before a round.
+func TestFlushIsNoticed(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	a, _ := n.run()
+	proxy := n.proxy(nil)
+	n.feed <- told(object("a"))
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	namespace, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer namespace.Close() //nolint:errcheck // nothing was written
+	n.flush(namespace)
+	for deadline := time.Now().Add(30 * time.Second); !n.captured(pod); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the pod is not captured again; the agent says %s", describe(a))
+		}
+	}
+	n.connect(pod, proxy, 1)
 }

@@ -278,3 +278,11 @@ func (n *node) exchange(connection *dataplanetest.Connection) {
 		}
 	}
 }
+
+// flush removes the owner's rules, as another program may.
+func (n *node) flush(in *interception.Netns) {
+	n.t.Helper()
+	if err := n.dataplane.Remove(n.t.Context(), in, owner); err != nil {
+		n.t.Fatal(err)
+	}
+}

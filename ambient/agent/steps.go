@@ -72,10 +72,8 @@ func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}) error {
 	if same {
 		return handed.namespace.Close()
 	}
-	w.event = handed
-	err := w.close()
-	w.namespace, w.plan, w.told = handed.namespace, nil, false
-	return err
+	w.event, w.plan, w.told = handed, nil, false
+	return errors.Join(w.close(), w.use(handed.namespace))
 }
 
 // open finds the pod's namespace.
@@ -86,11 +84,22 @@ func (w *worker) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.namespace = found.Netns
+	if err := w.use(found.Netns); err != nil {
+		return err
+	}
 	if w.recorded && w.recordedIn != found.Netns.ID() { // the rules ended with the namespace of the record
 		w.plan = nil
 		return w.forgetRecord()
 	}
+	return nil
+}
+
+// use takes over an open namespace. One that is another pod's is refused.
+func (w *worker) use(namespace *interception.Netns) error {
+	if err := w.agent.watch.Add(w.uid, namespace); err != nil {
+		return errors.Join(err, namespace.Close())
+	}
+	w.namespace = namespace
 	return nil
 }
 
@@ -99,6 +108,7 @@ func (w *worker) close() error {
 	if w.namespace == nil {
 		return nil
 	}
+	w.agent.watch.Remove(w.uid)
 	err := w.namespace.Close()
 	w.namespace = nil
 	return err
