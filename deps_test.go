@@ -72,6 +72,11 @@ func rules(t *testing.T) []rule {
 			never: []string{"k8s.io/...", "sigs.k8s.io/...", "./repair/...", "./ambient/...", "./interception/sidecar"},
 		},
 		{
+			why:   "the agent of ambient mode serves any node's program: its dataplane and its feed come in through options",
+			from:  []string{"./ambient/agent"},
+			never: []string{"./interception/nftables", "./interception/iptables", "./interception/choice/...", "./repair/..."},
+		},
+		{
 			why:   "backends share their steps, and know each other as predecessors alone",
 			from:  []string{"./interception/nftables", "./interception/iptables", "./internal/backend"},
 			never: []string{"./interception/nftables", "./interception/iptables", "./interception/choice/..."},
@@ -83,9 +88,9 @@ func rules(t *testing.T) []rule {
 			never:  []string{"./examples/..."},
 		},
 		{
-			why:    "Kubernetes types stay in controllers, internal/nodepods, agents and examples",
+			why:    "Kubernetes types stay in controllers, internal/nodepods and examples",
 			from:   []string{"./..."},
-			except: []string{"./examples/...", "./internal/nodepods", "./.../controller/...", "./.../agent/..."},
+			except: []string{"./examples/...", "./internal/nodepods", "./.../controller/..."},
 			never:  []string{"k8s.io/...", "sigs.k8s.io/..."},
 		},
 		{
@@ -208,6 +213,13 @@ func TestImportRulesCatch(t *testing.T) {
 					"and knows neither Kubernetes nor what is captured",
 			},
 		},
+		"a dataplane in the agent": {
+			"./ambient/agent", "./interception/nftables",
+			[]string{
+				"./ambient/agent imports ./interception/nftables: " +
+					"the agent of ambient mode serves any node's program: its dataplane and its feed come in through options",
+			},
+		},
 		"an example in the library": {
 			"./interception/dataplanetest", "./examples/demo/node",
 			[]string{"./interception/dataplanetest imports ./examples/demo/node: the library doesn't depend on its examples"},
@@ -216,8 +228,8 @@ func TestImportRulesCatch(t *testing.T) {
 			"./internal/netlink", "k8s.io/client-go/rest",
 			[]string{
 				"./interception/nftables imports ./internal/netlink imports k8s.io/client-go/rest: " +
-					"Kubernetes types stay in controllers, internal/nodepods, agents and examples",
-				"./internal/netlink imports k8s.io/client-go/rest: Kubernetes types stay in controllers, internal/nodepods, agents and examples",
+					"Kubernetes types stay in controllers, internal/nodepods and examples",
+				"./internal/netlink imports k8s.io/client-go/rest: Kubernetes types stay in controllers, internal/nodepods and examples",
 				"./examples/istio-cni imports ./interception/nftables imports ./internal/netlink imports k8s.io/client-go/rest: " +
 					"the plugin is small, and starts once for each pod",
 			},
@@ -328,6 +340,7 @@ func madeUp(t *testing.T) graph {
 	g.add("./repair/controller", "./interception/podsource")
 	g.add("./interception/sidecar", "./interception")
 	g.add("./ambient", "./interception")
+	g.add("./ambient/agent", "./ambient")
 	for _, name := range []string{"./interception/journal", "./interception/podnetns", "./interception/iptables", "./interception/choice"} {
 		g.add(name, "./interception")
 	}

@@ -84,6 +84,9 @@ type Options struct {
 	Round time.Duration
 	// Parallel is how many pods are worked on at once, not counting those that wait; 8 if zero.
 	Parallel int
+	// Observe is called, from several goroutines, before each step, after each failure, when a pod is
+	// as wanted, and at last when the agent does not deal with it any more. It may be nil.
+	Observe func(Pod)
 }
 
 // Agent enrols and withdraws the pods of a node. Its methods may be called concurrently. Create it
@@ -114,6 +117,9 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 	}
 	o.DrainTimeout, o.TellTimeout = cmp.Or(o.DrainTimeout, 30*time.Second), cmp.Or(o.TellTimeout, 5*time.Second)
 	o.Round, o.Parallel = cmp.Or(o.Round, time.Minute), cmp.Or(o.Parallel, 8)
+	if o.Observe == nil {
+		o.Observe = func(Pod) {}
+	}
 	a := &Agent{
 		options: o, slots: make(chan struct{}, o.Parallel), pods: map[string]ambient.Pod{},
 		namespaces: map[string]ambient.Namespace{}, changed: make(chan struct{}), workers: map[string]*worker{},

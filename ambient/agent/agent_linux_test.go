@@ -295,7 +295,7 @@ func TestProxyIsReplaced(t *testing.T) {
 	n.connect(pod, anew, 1)
 }
 
-// TestFlushOfTheHost has another program remove the host's rules with the sets, which a round finds.
+// TestFlushOfTheHost has another program remove the host's rules with the sets. A round finds it.
 func TestFlushOfTheHost(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -306,11 +306,7 @@ func TestFlushOfTheHost(t *testing.T) {
 	n.feed <- told(object("a"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	n.flush(n.options.Host)
-	for deadline := time.Now().Add(30 * time.Second); len(n.members()) != 2; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the host's sets have %v", n.members())
-		}
-	}
+	n.await(func() bool { return len(n.members()) == 2 }, func() string { return "the agent says " + describe(a) })
 	n.connect(pod, proxy, 1)
 }
 
@@ -327,12 +323,8 @@ func TestFlushIsNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer namespace.Close() //nolint:errcheck // nothing was written
+	defer namespace.Close()
 	n.flush(namespace)
-	for deadline := time.Now().Add(30 * time.Second); !n.captured(pod); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the pod is not captured again; the agent says %s", describe(a))
-		}
-	}
+	n.await(func() bool { return n.captured(pod) }, func() string { return "the agent says " + describe(a) })
 	n.connect(pod, proxy, 1)
 }

@@ -28,8 +28,8 @@ type event struct {
 // is captured, and returns the decision about the pod. The pod needs the addresses that the plugin
 // before has given it.
 //
-// Enrol takes ownership of the file. The error wraps [ErrUnknownPod], a *[podnetns.RefusalError], or
-// the failure of the pod's last step, together with the cause of a context that has ended. The
+// Enrol takes ownership of the file. The error wraps [ErrUnknownPod], a [*podnetns.RefusalError],
+// or the failure of the pod's last step, together with the cause of a context that has ended. The
 // agent goes on with the pod after such an end.
 func (a *Agent) Enrol(ctx context.Context, pod podnetns.Pod, file *os.File) (interception.Decision, error) {
 	decision, err := a.awaitDecision(ctx, pod.UID)

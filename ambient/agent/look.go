@@ -75,22 +75,29 @@ func (w *worker) lookAtRules(ctx context.Context, wanted ambient.Wanted) (err er
 	if w.plan == nil {
 		return nil
 	}
+	if w.seen.Rules, err = w.observe(ctx, wanted); err == nil && w.seen.Rules == ambient.DrainingRules {
+		return w.lookWhetherDrained()
+	}
+	return err
+}
+
+// observe compares the open namespace with the plan.
+func (w *worker) observe(ctx context.Context, wanted ambient.Wanted) (ambient.Rules, error) {
 	o := w.agent.options
 	state, err := o.Dataplane.Observe(ctx, w.namespace, o.Owner)
 	if err != nil {
-		return fmt.Errorf("observe the rules: %w", err)
+		return ambient.OtherRules, fmt.Errorf("observe the rules: %w", err)
 	}
 	planned, draining := !differs(w.plan, state), !differs(w.plan.Draining(), state)
 	switch {
 	case planned && (wanted.Enrolled || !draining): // a plan that captures nothing is its draining plan
-		w.seen.Rules = ambient.PlannedRules
+		return ambient.PlannedRules, nil
 	case draining:
-		w.seen.Rules = ambient.DrainingRules
-		return w.lookWhetherDrained()
+		return ambient.DrainingRules, nil
 	case differs(nil, state):
-		w.seen.Rules = ambient.OtherRules
+		return ambient.OtherRules, nil
 	}
-	return nil
+	return ambient.NoRules, nil
 }
 
 // differs reports whether the owner has something else than the plan. What other programs have is

@@ -36,7 +36,7 @@ type node struct {
 	feed      chan Change
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed at the next change of statuses
+	changed  chan struct{} // closed when the agent tells something
 	statuses map[string][]ambient.Status
 	paths    map[string]string // of the namespaces that Find finds
 }
@@ -55,6 +55,17 @@ func (n *node) Annotate(pod interception.Pod, status ambient.Status) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.statuses[pod.UID] = append(n.statuses[pod.UID], status)
+	n.news()
+}
+
+// observe is told by the agent.
+func (n *node) observe(Pod) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.news()
+}
+
+func (n *node) news() {
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
@@ -94,7 +105,7 @@ func newNode(t *testing.T) *node {
 		Journal: journal.Journal{Directory: filepath.Join(t.TempDir(), "journal")}, Owner: owner, Policy: ambient.IstioPolicy(),
 		Vocabulary: ambient.Istio(), Defaults: ambient.DefaultOverrides(false), Numbers: ambient.IstioNumbers(),
 		Host: sandboxtest.NewPod(t).Netns, Sets: dataplane, Proxy: zds.Options{Again: 10 * time.Millisecond},
-		DrainTimeout: time.Hour, Round: time.Hour,
+		DrainTimeout: time.Hour, Round: time.Hour, Observe: n.observe,
 	}
 	return n
 }
@@ -166,19 +177,14 @@ func told(pods ...ambient.Pod) Change {
 // awaitStatus waits until the last status of a pod is this one.
 func (n *node) awaitStatus(a *Agent, uid string, want ambient.Status) {
 	n.t.Helper()
-	for {
+	last := func() (all []ambient.Status) {
 		n.mu.Lock()
-		all, changed := n.statuses[uid], n.changed
-		n.mu.Unlock()
-		if len(all) > 0 && all[len(all)-1] == want {
-			return
-		}
-		select {
-		case <-changed:
-		case <-time.After(30 * time.Second):
-			n.t.Fatalf("pod %s has the statuses %q, want %q last; the agent says %s", uid, all, want, describe(a))
-		}
+		defer n.mu.Unlock()
+		return n.statuses[uid]
 	}
+	n.await(func() bool { all := last(); return len(all) > 0 && all[len(all)-1] == want }, func() string {
+		return fmt.Sprintf("pod %s has the statuses %q, want %q last; the agent says %s", uid, last(), want, describe(a))
+	})
 }
 
 func describe(a *Agent) string { return fmt.Sprintf("%+v", a.Pods()) }
@@ -186,9 +192,24 @@ func describe(a *Agent) string { return fmt.Sprintf("%+v", a.Pods()) }
 // awaitPods waits until a condition holds of what the agent says.
 func (n *node) awaitPods(a *Agent, want string, holds func([]Pod) bool) {
 	n.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(a.Pods()); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			n.t.Fatalf("the agent says %s, want %s", describe(a), want)
+	n.await(func() bool { return holds(a.Pods()) }, func() string { return fmt.Sprintf("the agent says %s, want %s", describe(a), want) })
+}
+
+// await waits until a condition holds, and tests it whenever the agent tells something.
+func (n *node) await(holds func() bool, describe func() string) {
+	n.t.Helper()
+	timeout := time.After(30 * time.Second)
+	for {
+		n.mu.Lock()
+		changed := n.changed
+		n.mu.Unlock()
+		if holds() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			n.t.Fatal(describe())
 		}
 	}
 }
@@ -206,7 +227,7 @@ func (n *node) captured(pod *dataplanetest.Pod) bool {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	defer namespace.Close() //nolint:errcheck // nothing was written
+	defer namespace.Close()
 	state, err := n.dataplane.Observe(n.t.Context(), namespace, owner)
 	if err != nil {
 		n.t.Fatal(err)

@@ -47,7 +47,8 @@ func (a *Agent) records() (all []journal.Record, err error) {
 // remember makes the worker of a recorded pod. A proxy that knows the pod goes on with it.
 func (a *Agent) remember(record journal.Record) error {
 	if record.UID != record.ContainerID || record.Plan.Owner != a.options.Owner {
-		return fmt.Errorf("the record of %s is of pod %q and owner %q: remove the file if that is another program's", record.Attachment, record.UID, record.Plan.Owner)
+		return fmt.Errorf("the record of %s is of pod %q and owner %q: remove the file if that is another program's",
+			record.Attachment, record.UID, record.Plan.Owner)
 	}
 	if err := a.server.Set(zds.Workload{UID: record.UID}, nil); err != nil {
 		return err
@@ -58,12 +59,20 @@ func (a *Agent) remember(record journal.Record) error {
 	return nil
 }
 
-// record notes the plan that is about to be applied.
+// record notes the plan, before anything of the pod is in the kernel: what is there has a record.
 func (w *worker) record() error {
-	return w.agent.options.Journal.Write(journal.Record{
+	if w.recorded {
+		return nil
+	}
+	err := w.agent.options.Journal.Write(journal.Record{
 		Attachment: attachment(w.uid), Time: time.Now(), Planner: version.String(),
 		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.uid, NetnsID: w.namespace.ID(), Plan: w.plan,
 	})
+	if err != nil {
+		return fmt.Errorf("record the plan: %w", err)
+	}
+	w.recorded, w.recordedIn = true, w.namespace.ID()
+	return nil
 }
 
 // forgetRecord removes the record of a pod that has no rules any more.

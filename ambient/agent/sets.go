@@ -16,8 +16,10 @@ import (
 	"github.com/meshcni/meshcni/interception/netfacts"
 )
 
-// families are those that have a set each.
-var families = [...]interception.Family{interception.IPv4, interception.IPv6}
+// families returns those that have a set each.
+func families() []interception.Family {
+	return []interception.Family{interception.IPv4, interception.IPv6}
+}
 
 // sets keeps the host's plan, and the pods' addresses in its sets.
 type sets struct {
@@ -60,7 +62,7 @@ func (s *sets) refresh(ctx context.Context) error {
 	for _, members := range state.Owners { // Apply keeps the members
 		maps.Copy(s.owner, members)
 	}
-	for _, family := range families {
+	for _, family := range families() {
 		_, s.has[family] = plan.Set(ambient.ProbeSet(family))
 	}
 	return nil
@@ -96,8 +98,16 @@ func (s *sets) holdsAll(uid string, addresses []netip.Addr) bool {
 	})
 }
 
-// holdsAny reports whether a pod has an address in the sets.
-func (s *sets) holdsAny(uid string) bool { return len(s.of(uid)) > 0 }
+// holdsAny reports whether a pod may have an address in the sets.
+func (s *sets) holdsAny(uid string) bool {
+	return s.options.Host != nil && (!s.isReady() || len(s.of(uid)) > 0)
+}
+
+func (s *sets) isReady() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ready
+}
 
 func (s *sets) of(uid string) (addresses []netip.Addr) {
 	s.mu.Lock()
@@ -112,27 +122,33 @@ func (s *sets) of(uid string) (addresses []netip.Addr) {
 
 // enter adds a pod's addresses.
 func (s *sets) enter(ctx context.Context, uid string, addresses []netip.Addr) error {
+	if err := s.prepare(ctx); err != nil {
+		return err
+	}
 	return s.edit(ctx, addresses, func(edit *interception.SetEdit, a netip.Addr) { edit.Add[a] = uid })
 }
 
 // leave removes the addresses that are the pod's.
 func (s *sets) leave(ctx context.Context, uid string) error {
+	if err := s.prepare(ctx); err != nil {
+		return err
+	}
 	return s.edit(ctx, s.of(uid), func(edit *interception.SetEdit, a netip.Addr) { edit.Remove[a] = uid })
+}
+
+// prepare reads the members if they are not known.
+func (s *sets) prepare(ctx context.Context) error {
+	if s.isReady() {
+		return nil
+	}
+	return s.refresh(ctx)
 }
 
 // edit changes the set of each family that has one of the addresses.
 func (s *sets) edit(ctx context.Context, addresses []netip.Addr, change func(*interception.SetEdit, netip.Addr)) error {
-	s.mu.Lock()
-	ready := s.ready
-	s.mu.Unlock()
-	if !ready {
-		if err := s.refresh(ctx); err != nil {
-			return err
-		}
-	}
 	s.busy.RLock()
 	defer s.busy.RUnlock()
-	for _, family := range families {
+	for _, family := range families() {
 		edit := interception.SetEdit{Add: map[netip.Addr]string{}, Remove: map[netip.Addr]string{}}
 		for _, address := range addresses {
 			if interception.FamilyOf(address) == family && s.holds(family) {

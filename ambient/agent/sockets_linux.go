@@ -22,8 +22,8 @@ type sockets struct {
 	connected bool
 }
 
-// proxySockets looks for the proxy's sockets by their ports (sock_diag(7)). The kernel dumps no marks
-// to those who lack CAP_NET_ADMIN in the namespace.
+// proxySockets looks for the proxy's sockets by their ports (sock_diag(7)), as package netlink
+// decodes no marks. A connection through the proxy has a socket that was accepted at one of them.
 func proxySockets(in *interception.Netns, n ambient.Numbers) (found sockets, err error) {
 	var all []*netlink.Socket
 	err = namespace.Run(in.File(), func() error {

@@ -16,36 +16,42 @@ import (
 
 // take takes one step. The error is errNews if the alert has ended a wait.
 func (w *worker) take(ctx context.Context, alert <-chan struct{}, step ambient.Step) error {
-	o := w.agent.options
 	switch step {
 	case ambient.StepTell:
 		return w.tell(ctx, alert)
 	case ambient.StepWithdraw:
 		return w.withdraw(ctx, alert)
 	case ambient.StepPending, ambient.StepEnabled, ambient.StepClear:
-		o.Annotator.Annotate(w.pod.Pod, w.seen.After(step).Status)
+		w.agent.options.Annotator.Annotate(w.pod.Pod, w.seen.After(step).Status)
 		return nil
 	case ambient.StepClose:
 		return w.close()
+	case ambient.StepOpen, ambient.StepEnter, ambient.StepLeave, ambient.StepApply, ambient.StepDrain, ambient.StepRemove:
+		return w.agent.bounded(ctx, func() error { return w.change(ctx, step) })
+	case ambient.StepAwaitProxy, ambient.StepAwaitDrained: // the next look tells
 	}
-	return w.agent.bounded(ctx, func() error {
-		switch step {
-		case ambient.StepOpen:
-			return w.open(ctx)
-		case ambient.StepEnter:
+	return nil
+}
+
+// change takes a step in the kernel.
+func (w *worker) change(ctx context.Context, step ambient.Step) error {
+	o := w.agent.options
+	return map[ambient.Step]func() error{
+		ambient.StepOpen: func() error { return w.open(ctx) },
+		ambient.StepEnter: func() error {
+			if err := w.record(); err != nil {
+				return err
+			}
 			return w.agent.sets.enter(ctx, w.uid, w.addresses())
-		case ambient.StepLeave:
-			return w.agent.sets.leave(ctx, w.uid)
-		case ambient.StepApply:
-			return w.apply(ctx, w.plan)
-		case ambient.StepDrain:
+		},
+		ambient.StepLeave: func() error { return w.agent.sets.leave(ctx, w.uid) },
+		ambient.StepApply: func() error { return w.apply(ctx, w.plan) },
+		ambient.StepDrain: func() error {
 			w.draining = time.Time{}
 			return w.apply(ctx, w.plan.Draining())
-		case ambient.StepRemove:
-			return o.Dataplane.Remove(ctx, w.namespace, o.Owner)
-		}
-		return fmt.Errorf("no such step: %q", step)
-	})
+		},
+		ambient.StepRemove: func() error { return o.Dataplane.Remove(ctx, w.namespace, o.Owner) },
+	}[step]()
 }
 
 // takeEvent takes over a namespace that the plugin has handed over. A namespace that it replaces is
@@ -114,13 +120,10 @@ func (w *worker) close() error {
 	return err
 }
 
-// apply applies a plan. The record comes first, so that no rules are ever without one.
+// apply applies a plan.
 func (w *worker) apply(ctx context.Context, plan *interception.Plan) error {
-	if !w.recorded {
-		if err := w.record(); err != nil {
-			return fmt.Errorf("record the plan: %w", err)
-		}
-		w.recorded, w.recordedIn = true, w.namespace.ID()
+	if err := w.record(); err != nil {
+		return err
 	}
 	o := w.agent.options
 	return o.Dataplane.Apply(ctx, w.namespace, plan)

@@ -92,7 +92,7 @@ func (w *worker) hand(e *event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.handed != nil {
-		_ = w.handed.namespace.Close() // nobody has used it
+		_ = w.handed.namespace.Close() // it was not used
 	}
 	w.handed = e
 	w.news()
@@ -111,6 +111,7 @@ func (w *worker) run(ctx context.Context) {
 		alert := w.begin()
 		pause, over := w.pass(ctx, alert)
 		if over && w.agent.retire(w) {
+			w.agent.options.Observe(w.current())
 			return
 		}
 		w.rest(true)
@@ -177,6 +178,11 @@ func (w *worker) pass(ctx context.Context, alert <-chan struct{}) (pause time.Du
 	if err := w.look(ctx, wanted); err != nil {
 		return w.failed(wanted, "", err), false
 	}
+	return w.advance(ctx, alert, wanted)
+}
+
+// advance takes the steps that follow from what was seen.
+func (w *worker) advance(ctx context.Context, alert <-chan struct{}, wanted ambient.Wanted) (pause time.Duration, over bool) {
 	for _, step := range ambient.Next(wanted, w.seen) {
 		w.publish(wanted, step, w.current().Err)
 		if step.Waits() {
@@ -219,8 +225,13 @@ func (w *worker) settle() {
 	}
 }
 
-// publish notes how far the worker is.
+// publish notes and tells how far the worker is.
 func (w *worker) publish(wanted ambient.Wanted, step ambient.Step, err error) {
+	w.note(wanted, step, err)
+	w.agent.options.Observe(w.current())
+}
+
+func (w *worker) note(wanted ambient.Wanted, step ambient.Step, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if step != w.state.Step || (err == nil) != (w.state.Err == nil) {
@@ -235,7 +246,7 @@ func (w *worker) abandon() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.handed != nil {
-		_ = w.handed.namespace.Close() // nobody has used it
+		_ = w.handed.namespace.Close() // it was not used
 	}
 	return w.close()
 }
