@@ -78,7 +78,7 @@ func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}) error {
 	if same {
 		return handed.namespace.Close()
 	}
-	w.event, w.plan, w.told = handed, nil, false
+	w.event, w.plan = handed, nil
 	return errors.Join(w.close(), w.use(handed.namespace))
 }
 
