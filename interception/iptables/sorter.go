@@ -211,14 +211,8 @@ func add[S interception.Operand](out *interception.Condition[S], c interception.
 
 // subtract makes a condition exclude what out has.
 func subtract[S interception.Operand](c *interception.Condition[S], out interception.Condition[S], both func(S, S) S) error {
-	switch {
-	case !out.Present():
-	case !c.Present():
-		*c = interception.Not(out.Set())
-	case c.Negated():
-		*c = interception.Not(both(c.Set(), out.Set()))
-	default:
-		return errApart
+	if !out.Present() {
+		return nil
 	}
-	return nil
+	return narrow(c, out.Set(), true, both)
 }

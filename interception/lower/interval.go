@@ -22,7 +22,7 @@ type Interval struct {
 func Intervals(set interception.PrefixSet) []Interval {
 	intervals := make([]Interval, 0, set.Len())
 	for prefix := range set.All() {
-		next := Interval{prefix.Addr(), lastAddress(prefix)}
+		next := Interval{prefix.Addr(), LastAddress(prefix)}
 		if last := len(intervals) - 1; last >= 0 && intervals[last].Last.Next() == next.First {
 			intervals[last].Last = next.Last
 			continue
@@ -35,7 +35,7 @@ func Intervals(set interception.PrefixSet) []Interval {
 // Prefix returns the interval as a prefix, and whether there is one.
 func (i Interval) Prefix() (netip.Prefix, bool) {
 	prefix := netip.PrefixFrom(i.First, commonBits(i.First, i.Last))
-	return prefix, prefix.Masked() == prefix && lastAddress(prefix) == i.Last
+	return prefix, prefix.Masked() == prefix && LastAddress(prefix) == i.Last
 }
 
 // Prefixes returns the fewest prefixes that have exactly the interval's addresses, in ascending
@@ -44,7 +44,7 @@ func (i Interval) Prefixes() []netip.Prefix {
 	if prefix, ok := i.Prefix(); ok {
 		return []netip.Prefix{prefix}
 	}
-	middle := lastAddress(netip.PrefixFrom(i.First, commonBits(i.First, i.Last)+1))
+	middle := LastAddress(netip.PrefixFrom(i.First, commonBits(i.First, i.Last)+1))
 	return append(Interval{i.First, middle}.Prefixes(), Interval{middle.Next(), i.Last}.Prefixes()...)
 }
 
@@ -71,8 +71,8 @@ func commonBits(a, b netip.Addr) int {
 	return a.BitLen()
 }
 
-// lastAddress returns the highest address of a prefix.
-func lastAddress(p netip.Prefix) netip.Addr {
+// LastAddress returns the highest address of a prefix.
+func LastAddress(p netip.Prefix) netip.Addr {
 	bytes := p.Addr().AsSlice()
 	for i := range bytes {
 		host := min(max(8*(i+1)-p.Bits(), 0), 8) // bits of this byte after the prefix
@@ -115,7 +115,7 @@ func Networks(s interception.Set) (networks []netip.Addr, bits int) {
 		network := prefix.Addr()
 		for range 1<<(bits-prefix.Bits()) - 1 {
 			networks = append(networks, network)
-			network = lastAddress(netip.PrefixFrom(network, bits)).Next()
+			network = LastAddress(netip.PrefixFrom(network, bits)).Next()
 		}
 		networks = append(networks, network)
 	}

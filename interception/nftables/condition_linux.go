@@ -6,11 +6,13 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net"
+	"net/netip"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // compare follows a comparison. "At least" begins a range, which the next expression ends.
@@ -326,16 +328,16 @@ func (r *reading) leading(v value, data []byte, negated bool) error {
 	if !ok || int(v.length) > length {
 		return r.protocolField(v, data, negated)
 	}
-	ones := 8 * len(data)
+	whole, _ := netip.AddrFromSlice(append(bytes.Clone(data), make([]byte, length-len(data))...))
+	prefix := netip.PrefixFrom(whole, 8*len(data))
 	if v.mask != nil {
 		bits, leads := v.leadingBits()
-		if int(v.length) != length || !leads || !bytes.Equal(cut(data, bits), data) {
+		prefix = netip.PrefixFrom(whole, bits)
+		if int(v.length) != length || !leads || prefix.Masked() != prefix {
 			return errUnknown
 		}
-		ones = bits
 	}
-	whole := append(bytes.Clone(data), make([]byte, length-len(data))...)
-	return r.addresses(d, []span{{whole, withOnes(whole, ones)}}, negated)
+	return r.addresses(d, []span{spanOf(prefix)}, negated)
 }
 
 // protocolField adds the condition on the IPv4 header's protocol, where iptables looks for it.
@@ -347,15 +349,6 @@ func (r *reading) protocolField(v value, data []byte, negated bool) error {
 }
 
 func zero(data []byte) bool { return len(bytes.Trim(data, "\x00")) == 0 }
-
-// cut returns data with all bits after the leading ones cleared.
-func cut(data []byte, ones int) []byte {
-	kept := make([]byte, len(data))
-	for i := range min(ones, 8*len(data)) {
-		kept[i/8] |= data[i/8] & (0x80 >> (i % 8))
-	}
-	return kept
-}
 
 // direction returns which address of the rule's family begins at a place in the network header.
 func (r *reading) direction(f field) (direction, bool) {
@@ -386,8 +379,11 @@ func (r *reading) reference(v value, set planSet, negated bool) error {
 func (r *reading) networks(v value, values []span, negated bool) error {
 	d, ok := r.direction(v.field)
 	bits, leads := v.leadingBits()
+	if !ok || !leads || v.length != addressKey(r.family).length {
+		return errUnknown
+	}
 	spans, _ := underMask(values, bits)
-	if !ok || !leads || v.length != addressKey(r.family).length || len(spans) == 0 {
+	if len(spans) == 0 {
 		return errUnknown
 	}
 	return r.addresses(d, spans, negated)
@@ -402,26 +398,20 @@ func (v value) leadingBits() (bits int, ok bool) {
 	return ones, all != 0 && zero(v.xor)
 }
 
-// underMask returns, for each value, the range of addresses with its leading bits. Values with
-// other bits set never match, and are left out; all reports whether there were no such values.
-func underMask(values []span, bits int) (spans []span, all bool) {
-	for _, s := range values {
-		if !s.single() || !bytes.Equal(cut(s.first, bits), s.first) {
-			continue
+// underMask returns, for each address, the range of addresses with its leading bits. Addresses with
+// other bits set never match, and are left out; all reports whether there were no such addresses.
+func underMask(addresses []span, bits int) (spans []span, all bool) {
+	for _, s := range addresses {
+		address, _ := netip.AddrFromSlice(s.first)
+		if prefix := netip.PrefixFrom(address, bits); s.single() && prefix.Masked() == prefix {
+			spans = append(spans, spanOf(prefix))
 		}
-		spans = append(spans, span{s.first, withOnes(s.first, bits)})
 	}
-	return spans, len(spans) == len(values)
+	return spans, len(spans) == len(addresses)
 }
 
-// withOnes returns data with all bits after the leading ones set.
-func withOnes(data []byte, ones int) []byte {
-	whole := bytes.Clone(data)
-	for i := ones; i < 8*len(whole); i++ {
-		whole[i/8] |= 0x80 >> (i % 8)
-	}
-	return whole
-}
+// spanOf returns the addresses of a prefix.
+func spanOf(p netip.Prefix) span { return span{p.Addr().AsSlice(), lower.LastAddress(p).AsSlice()} }
 
 func (r *reading) addresses(d direction, spans []span, negated bool) error {
 	if d == source {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/lower"
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
@@ -130,11 +131,7 @@ func (n *network) broadcasts() interception.PrefixSet {
 			if !p.Addr().Is4() || p.Bits() >= 31 {
 				continue
 			}
-			last := p.Masked().Addr().As4()
-			for i := p.Bits(); i < 32; i++ {
-				last[i/8] |= 1 << (7 - i%8)
-			}
-			all = append(all, netip.PrefixFrom(netip.AddrFrom4(last), 32))
+			all = append(all, netip.PrefixFrom(lower.LastAddress(p), 32))
 		}
 	}
 	return interception.Prefixes(all...)
