@@ -63,7 +63,7 @@ type field struct {
 }
 
 func newEngine(q question, n trace.Namespace, m *members) *engine {
-	e := &engine{question: q, net: newNetwork(n), rules: make([]rule, 1), members: m, routed: map[selectors][]choice[way]{}}
+	e := &engine{question: q, net: &network{n.Routing()}, rules: make([]rule, 1), members: m, routed: map[selectors][]choice[way]{}}
 	total := 1
 	for _, plan := range n.Plans {
 		for t := range plan.Tables() {

@@ -40,7 +40,7 @@ func (e *engine) ways(s selectors) []choice[way] {
 		return known
 	}
 	var candidates []choice[way]
-	for _, rule := range e.net.rules {
+	for _, rule := range e.net.Rules {
 		asked := e.meeting(s, rule)
 		if asked == never {
 			continue
@@ -84,7 +84,7 @@ func (e *engine) lookup(table interception.RoutingTable, to address) []choice[wa
 	implied := e.implied(table)
 	var planned []candidate
 	// Of two routes with the same prefix, the later one applies.
-	for _, r := range slices.Backward(e.net.routes) {
+	for _, r := range slices.Backward(e.net.Routes) {
 		if r.Table == table {
 			c := candidate{prefix: r.Destination, bits: r.Destination.Bits(), link: r.Device, local: r.Type == interception.RouteLocal, plan: true}
 			if c.local {
@@ -127,7 +127,7 @@ func (e *engine) implied(table interception.RoutingTable) []candidate {
 			}
 			for _, p := range l.Addresses {
 				all = append(all, candidate{prefix: p.Masked(), bits: p.Bits(), link: l.Name})
-				if i < e.net.own && (p.Addr().Is4() || !p.Addr().IsLinkLocalUnicast()) {
+				if i < e.net.Own && (p.Addr().Is4() || !p.Addr().IsLinkLocalUnicast()) {
 					all = append(all, candidate{prefix: netip.PrefixFrom(p.Addr(), 0).Masked(), link: l.Name})
 				}
 			}
@@ -138,7 +138,7 @@ func (e *engine) implied(table interception.RoutingTable) []candidate {
 
 // martianOut returns the packets that cannot leave a socket by the link.
 func (e *engine) martianOut(t thread) ref {
-	if t.way.link == loopback || e.net.switchedOn("route_localnet", t.way.link) {
+	if t.way.link == loopback || e.net.SwitchedOn("route_localnet", t.way.link) {
 		return never
 	}
 	return e.and(e.ofFamily(interception.IPv4), e.within(t.src.address, loopbacks()))
@@ -153,10 +153,10 @@ func (e *engine) martianAtLink(t thread) ref {
 // martianIn returns the packets that IPv4 routing discards on arrival by a link.
 func (e *engine) martianIn(t thread) ref {
 	loops, owned := never, never
-	if !e.net.switchedOn("route_localnet", t.in) {
+	if !e.net.SwitchedOn("route_localnet", t.in) {
 		loops = e.or(e.within(t.src.address, loopbacks()), e.within(t.dst.address, loopbacks()))
 	}
-	if !e.net.switchedOn("accept_local", t.in) {
+	if !e.net.SwitchedOn("accept_local", t.in) {
 		owned = e.ownSource(t.src.address, t.dst.address)
 	}
 	return e.and(e.ofFamily(interception.IPv4), e.or(loops, owned))
@@ -164,7 +164,7 @@ func (e *engine) martianIn(t thread) ref {
 
 // ownSource returns the packets whose source IPv4 takes for its own.
 func (e *engine) ownSource(src, dst address) ref {
-	if !e.net.custom() {
+	if !e.net.Custom() {
 		return e.within(src, e.net.addresses())
 	}
 	owned := never

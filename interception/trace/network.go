@@ -18,20 +18,25 @@ const (
 	mainPriority uint32                    = 32766
 )
 
-// network is a namespace with everything that its plans add.
-type network struct {
+// Routing is a namespace with everything that its plans add to its routing. Package proof walks by
+// it, too.
+type Routing struct {
+	// Namespace has the links and the addresses of the plans besides its own.
 	Namespace
-	// given is the number of links of the namespace's own; the plans' links follow them.
-	given   int
-	routes  []interception.Route
-	rules   []interception.PolicyRule
+	// Own is the number of links of the namespace's own; the plans' links follow them.
+	Own int
+	// Routes are those of the plans, in their order. No table is 0: the main table has its number.
+	Routes []interception.Route
+	// Rules are the kernel's policy rules and those of the plans, in the order of evaluation.
+	Rules   []interception.PolicyRule
 	sysctls map[string]int
 }
 
-// withPlans returns the namespace with its plans, which are valid.
-func (n Namespace) withPlans() (*network, error) {
-	s := &network{Namespace: n, given: len(n.Links), sysctls: map[string]int{}}
-	s.rules = []interception.PolicyRule{{Table: localTable}, {Table: mainTable, Priority: mainPriority}}
+// Routing returns the namespace with its plans, which must be valid. It leaves out an address on a
+// link that the namespace lacks.
+func (n Namespace) Routing() *Routing {
+	s := &Routing{Namespace: n, Own: len(n.Links), sysctls: map[string]int{}}
+	s.Rules = []interception.PolicyRule{{Table: localTable}, {Table: mainTable, Priority: mainPriority}}
 	s.Links = slices.Clone(n.Links)
 	for _, plan := range n.Plans {
 		for link := range interception.ObjectsOf[interception.Link](plan) {
@@ -42,48 +47,63 @@ func (n Namespace) withPlans() (*network, error) {
 	}
 	for _, plan := range n.Plans {
 		for _, object := range plan.Objects {
-			if err := s.add(object); err != nil {
-				return nil, fmt.Errorf("plan of %s: %w", plan.Owner, err)
-			}
+			s.add(object)
 		}
 	}
 	// The kernel evaluates rules of equal priority in the order in which they were added.
-	slices.SortStableFunc(s.rules, func(a, b interception.PolicyRule) int { return cmp.Compare(a.Priority, b.Priority) })
-	return s, nil
+	slices.SortStableFunc(s.Rules, func(a, b interception.PolicyRule) int { return cmp.Compare(a.Priority, b.Priority) })
+	return s
 }
 
-func (n *network) add(object interception.Object) error {
+func (n *Routing) add(object interception.Object) {
 	switch o := object.(type) {
 	case interception.Address:
-		link, ok := n.link(o.Device)
-		if !ok {
-			return fmt.Errorf("address %s (%s): the namespace has no link %s", o.Prefix, o.ID, o.Device)
-		}
-		if !slices.Contains(link.Addresses, o.Prefix) {
+		if link, ok := n.link(o.Device); ok && !slices.Contains(link.Addresses, o.Prefix) {
 			link.Addresses = append(slices.Clone(link.Addresses), o.Prefix)
 		}
 	case interception.Route:
-		if _, ok := n.link(o.Device); !ok {
-			return fmt.Errorf("route to %s (%s): the namespace has no link %s", o.Destination, o.ID, o.Device)
-		}
-		if o.Table == 0 {
-			o.Table = mainTable
-		}
-		n.routes = append(n.routes, o)
+		o.Table = cmp.Or(o.Table, mainTable)
+		n.Routes = append(n.Routes, o)
 	case interception.PolicyRule:
-		if o.Table == 0 {
-			o.Table = mainTable
-		}
-		n.rules = append(n.rules, o)
+		o.Table = cmp.Or(o.Table, mainTable)
+		n.Rules = append(n.Rules, o)
 	case interception.Sysctl:
 		n.sysctls[o.Key] = o.Value
 	default: // links are added already; tables and sets are read where they are needed
 	}
-	return nil
 }
 
-// switchedOn reports whether an IPv4 setting is on for all links or for the given one
+// SwitchedOn reports whether an IPv4 setting is on for all links or for the given one
 // (Documentation/networking/ip-sysctl.rst).
-func (n *network) switchedOn(setting string, link interception.Interface) bool {
+func (n *Routing) SwitchedOn(setting string, link interception.Interface) bool {
 	return n.sysctls["ipv4/conf/all/"+setting] != 0 || n.sysctls["ipv4/conf/"+string(link)+"/"+setting] != 0
+}
+
+// Custom reports whether there are IPv4 policy rules or local routes other than the kernel's.
+func (n *Routing) Custom() bool {
+	return slices.ContainsFunc(n.Rules, func(r interception.PolicyRule) bool { return r.Family == interception.IPv4 }) ||
+		slices.ContainsFunc(n.Routes, func(r interception.Route) bool {
+			return r.Type == interception.RouteLocal && r.Destination.Addr().Is4()
+		})
+}
+
+// network is the routing of a namespace that could exist.
+type network struct{ *Routing }
+
+// withPlans returns the namespace with its plans, which are valid.
+func (n Namespace) withPlans() (*network, error) {
+	s := n.Routing()
+	for _, plan := range n.Plans {
+		for a := range interception.ObjectsOf[interception.Address](plan) {
+			if _, ok := s.link(a.Device); !ok {
+				return nil, fmt.Errorf("plan of %s: address %s (%s): the namespace has no link %s", plan.Owner, a.Prefix, a.ID, a.Device)
+			}
+		}
+		for r := range interception.ObjectsOf[interception.Route](plan) {
+			if _, ok := s.link(r.Device); !ok {
+				return nil, fmt.Errorf("plan of %s: route to %s (%s): the namespace has no link %s", plan.Owner, r.Destination, r.ID, r.Device)
+			}
+		}
+	}
+	return &network{s}, nil
 }

@@ -45,7 +45,7 @@ func (h Header) selectors(in interception.Interface) selectors {
 // route looks the destination up in the routing tables, in the order of the policy rules that the
 // packet meets.
 func (n *network) route(s selectors) (route, bool) {
-	for _, rule := range n.rules {
+	for _, rule := range n.Rules {
 		if !s.meet(rule) {
 			continue
 		}
@@ -60,7 +60,7 @@ func (n *network) route(s selectors) (route, bool) {
 // same length.
 func (n *network) lookup(table interception.RoutingTable, to netip.Addr) (route, bool) {
 	found, longest := n.implied(table, to)
-	for _, r := range n.routes {
+	for _, r := range n.Routes {
 		if r.Table != table || !r.Destination.Contains(to) || r.Destination.Bits() < longest {
 			continue
 		}
@@ -87,8 +87,8 @@ func (n *network) implied(table interception.RoutingTable, to netip.Addr) (route
 		bits = to.BitLen()
 	case table == mainTable && !to.IsLoopback():
 		for i := range n.Links {
-			if l := &n.Links[i]; l.Name != loopback && l.covers(to, i < n.given) > bits {
-				best, bits = l, l.covers(to, i < n.given)
+			if l := &n.Links[i]; l.Name != loopback && l.covers(to, i < n.Own) > bits {
+				best, bits = l, l.covers(to, i < n.Own)
 			}
 		}
 	}
@@ -123,16 +123,16 @@ func (n *Namespace) localPrefix(addr netip.Addr) (netip.Prefix, bool) {
 	for _, l := range n.Links {
 		for _, prefix := range l.Addresses {
 			if prefix.Addr() == addr || l.Name == loopback && addr.Is4() && prefix.Contains(addr) {
-				return l.primary(prefix), true
+				return l.Primary(prefix), true
 			}
 		}
 	}
 	return netip.Prefix{}, false
 }
 
-// primary returns the first address of the link in the same subnet. The others are secondary, and
-// no route names them as source.
-func (l *Link) primary(address netip.Prefix) netip.Prefix {
+// Primary returns the first address of the link in the same subnet as one of its addresses. The
+// others are secondary, and no route names them as source.
+func (l *Link) Primary(address netip.Prefix) netip.Prefix {
 	i := slices.IndexFunc(l.Addresses, func(p netip.Prefix) bool { return p.Masked() == address.Masked() })
 	return l.Addresses[i]
 }
@@ -151,8 +151,8 @@ func onArrival(h Header) Cause {
 func (n *network) onInput(h Header, link interception.Interface) Cause {
 	src, dst := h.Src.Addr(), h.Dst.Addr()
 	if dst.Is4() {
-		loops := (src.IsLoopback() || dst.IsLoopback()) && !n.switchedOn("route_localnet", link)
-		if loops || n.ownSource(src, dst) && !n.switchedOn("accept_local", link) {
+		loops := (src.IsLoopback() || dst.IsLoopback()) && !n.SwitchedOn("route_localnet", link)
+		if loops || n.ownSource(src, dst) && !n.SwitchedOn("accept_local", link) {
 			return Martian
 		}
 	}
@@ -168,24 +168,16 @@ func (n *network) onInput(h Header, link interception.Interface) Cause {
 // here would send, without a mark, which source validation ignores
 // (net.ipv4.conf.all.src_valid_mark).
 func (n *network) ownSource(src, dst netip.Addr) bool {
-	if n.custom() {
+	if n.Custom() {
 		found, ok := n.route(selectors{src: dst, dst: src, in: loopback})
 		return ok && found.link.Name == loopback
 	}
 	return n.hasAddress(src)
 }
 
-// custom reports whether there are IPv4 policy rules or local routes other than the kernel's.
-func (n *network) custom() bool {
-	return slices.ContainsFunc(n.rules, func(r interception.PolicyRule) bool { return r.Family == interception.IPv4 }) ||
-		slices.ContainsFunc(n.routes, func(r interception.Route) bool {
-			return r.Type == interception.RouteLocal && r.Destination.Addr().Is4()
-		})
-}
-
 // onOutput reports why no packet leaves a socket: by the link found for it, from its source.
 func (n *network) onOutput(link *Link, src netip.Addr) Cause {
-	if src.Is4() && src.IsLoopback() && link.Name != loopback && !n.switchedOn("route_localnet", link.Name) {
+	if src.Is4() && src.IsLoopback() && link.Name != loopback && !n.SwitchedOn("route_localnet", link.Name) {
 		return Martian
 	}
 	return 0
