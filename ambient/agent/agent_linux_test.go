@@ -153,9 +153,11 @@ func TestEvent(t *testing.T) {
 	if pods := a.Pods(); len(pods) != 1 || pods[0].Step != "" || pods[0].Seen.Proxy != ambient.ProxyServes {
 		t.Errorf("the agent says %s", describe(a))
 	}
+	living := n.open(pod)
 	if decision, err := n.hand(t.Context(), a, "a", pod); err != nil || !decision.Capture {
 		t.Errorf("the same namespace again: %+v, %v", decision, err)
 	}
+	n.exchange(living)
 	other := n.pod("a")
 	if decision, err := n.hand(t.Context(), a, "a", other); err != nil || !decision.Capture {
 		t.Errorf("another namespace: %+v, %v", decision, err)
@@ -206,9 +208,7 @@ func TestOneRefused(t *testing.T) {
 	invalid.Annotations = map[string]string{"traffic.istio.io/excludeOutboundPorts": "many"}
 	n.pod("d")
 	n.paths["e"] = n.pod("f").Path() // of which only one can be right
-	other := object("b")
-	other.Addresses = addresses[:1]
-	n.feed <- told(object("a"), other, object("c"), invalid, object("e"), object("f"))
+	n.feed <- told(object("a"), object("b"), object("c"), invalid, object("e"), object("f"))
 	n.awaitStatus(a, "b", ambient.StatusEnabled)
 	n.connect(pods["b"], proxy, 1)
 	n.connect(pods["a"], proxy, 0)

@@ -156,9 +156,14 @@ func (n *node) pod(uid string) *dataplanetest.Pod {
 
 var addresses = []netip.Addr{netip.MustParseAddr("10.244.1.10"), netip.MustParseAddr("fd00:10:244:1::a")}
 
-// object is the API server's object of a pod that is enrolled.
+// object is the API server's object of a pod that is enrolled. Only pod a has the addresses of the
+// namespaces, because no two pods have the same.
 func object(uid string) ambient.Pod {
-	return ambient.Pod{Addresses: addresses, Pod: interception.Pod{
+	own := addresses
+	if uid != "a" {
+		own = []netip.Addr{netip.AddrFrom4([4]byte{10, 244, 2, uid[len(uid)-1]})}
+	}
+	return ambient.Pod{Addresses: own, Pod: interception.Pod{
 		Namespace: "shop", Name: "pod-" + uid, UID: uid, ServiceAccount: "account", Labels: map[string]string{"istio.io/dataplane-mode": "ambient"},
 	}}
 }

@@ -9,13 +9,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/ambient/zds"
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
+	"github.com/meshcni/meshcni/interception/nftables"
 )
 
 // recorded returns the record of a pod.
@@ -190,4 +193,85 @@ func enrolledRecord(t *testing.T) journal.Record {
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	end()
 	return n.recorded("a")
+}
+
+// TestNamespaceIsReplacedMeanwhile has a pod whose network was replaced while no agent ran.
+func TestNamespaceIsReplacedMeanwhile(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.pod("a")
+	first, end := n.run()
+	proxy := n.proxy(nil)
+	n.feed <- told(object("a"))
+	n.awaitStatus(first, "a", ambient.StatusEnabled)
+	former := n.recorded("a").NetnsID
+	end()
+	pod := n.pod("a")
+	second, _ := n.run()
+	n.feed <- told(object("a"))
+	n.awaitPods(second, "that the pod is as wanted", func(pods []Pod) bool {
+		return len(pods) == 1 && pods[0].Step == "" && pods[0].Seen.Proxy == ambient.ProxyServes
+	})
+	n.connect(pod, proxy, 1)
+	if n.recorded("a").NetnsID == former {
+		t.Error("the record is of the former namespace")
+	}
+}
+
+// TestForeignRules enrols a pod in which another program has rules of its own.
+func TestForeignRules(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	other, err := interception.Build("other-program", func(b *interception.Builder) {
+		chain := b.Filter("other")
+		chain.Entry(interception.Output, interception.Match{}, "all")
+		chain.Do("drop", interception.Match{L4: interception.UDP()}, interception.Drop{}, "no datagrams")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pod.Apply(t.Context(), n.dataplane, other); err != nil {
+		t.Fatal(err)
+	}
+	if n.dataplane, err = nftables.New(nftables.Options{Foreign: true}); err != nil {
+		t.Fatal(err)
+	}
+	n.options.Dataplane = n.dataplane
+	var applied atomic.Int32
+	n.options.Observe = func(p Pod) {
+		if p.Step == ambient.StepApply {
+			applied.Add(1)
+		}
+		n.observe(p)
+	}
+	proxy := n.proxy(nil)
+	for range 2 { // the second agent finds what the first has applied
+		a, end := n.run()
+		n.feed <- told(object("a"))
+		n.awaitPods(a, "that the pod is as wanted", func(pods []Pod) bool {
+			return len(pods) == 1 && pods[0].Step == "" && pods[0].Seen.Status == ambient.StatusEnabled && pods[0].Seen.Proxy == ambient.ProxyServes
+		})
+		n.connect(pod, proxy, 1)
+		end()
+	}
+	if got := applied.Load(); got != 1 {
+		t.Errorf("the plan was applied %d times, want once", got)
+	}
+}
+
+// TestMembersAreUnknown has sets that were not read yet: a pod may have an address there, and it
+// does not count as entered.
+func TestMembersAreUnknown(t *testing.T) {
+	t.Parallel()
+	s := sets{options: &newNode(t).options}
+	if !s.holdsAny("a") || s.holdsAll("a", addresses) {
+		t.Errorf("any %t, all %t, want any alone", s.holdsAny("a"), s.holdsAll("a", addresses))
+	}
+	if err := s.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.holdsAny("a") || s.holdsAll("a", addresses) {
+		t.Errorf("once they are read, any %t, all %t, want neither", s.holdsAny("a"), s.holdsAll("a", addresses))
+	}
 }

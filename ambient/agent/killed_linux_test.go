@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
+	"github.com/meshcni/meshcni/internal/testing/victim"
+)
+
+// life is what an agent that is killed is told.
+type life struct {
+	Socket, Journal, Host string
+	Pods                  map[string]string // paths of namespaces by UID
+	Enrolled              bool
+}
+
+// TestKilled kills agents (SIGKILL) at random instants of enrolments and withdrawals. The agent that
+// follows brings each pod where it should be. A pod that is captured, and remains wanted, is never
+// left uncaptured.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	if task, is := victim.Task(); is {
+		beKilled(t, task)
+		return
+	}
+	n := newNode(t)
+	host := sandboxtest.NewPod(t)
+	n.options.Host = host.Netns
+	pods := map[string]*dataplanetest.Pod{"a": n.pod("a"), "b": n.pod("b")}
+	proxy := n.proxy(nil)
+	for round := range 12 {
+		enrolled := round%4 < 2 // each follows itself as well as the other
+		n.kill(life{n.options.Socket, n.options.Journal.Directory, host.Namespace.Path(), n.paths, enrolled})
+		if round%4 == 1 {
+			for uid, pod := range pods {
+				if !n.captured(pod) {
+					t.Errorf("round %d: pod %s is not captured any more, and is wanted", round, uid)
+				}
+			}
+			continue
+		}
+		n.follow(enrolled)
+		for _, pod := range pods {
+			n.connect(pod, proxy, map[bool]int{true: 1}[enrolled])
+		}
+	}
+}
+
+// kill starts an agent and kills it.
+func (n *node) kill(l life) {
+	n.t.Helper()
+	task, err := json.Marshal(l)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	process, err := victim.Start(n.t.Context(), n.t.Name(), string(task))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	instant := time.Duration(rand.Int64N(int64(40 * time.Millisecond)))
+	end, err := process.Run(victim.Ending{When: victim.After(instant)})
+	if err != nil || !end.Killed {
+		n.t.Fatalf("killed after %s: %+v, %v", instant, end, err)
+	}
+}
+
+// follow runs an agent until all pods are where they should be, and tests what is left.
+func (n *node) follow(enrolled bool) {
+	n.t.Helper()
+	a, end := n.run()
+	defer end()
+	n.feed <- all(enrolled)
+	if !enrolled {
+		n.awaitRest(a)
+		if len(n.members()) > 0 || len(n.records()) > 0 {
+			n.t.Errorf("members %v, records %v, want nothing", n.members(), n.records())
+		}
+		return
+	}
+	n.awaitPods(a, "that both pods are as wanted", func(pods []Pod) bool {
+		settled := 0
+		for _, pod := range pods {
+			if pod.Step == "" && pod.Seen.Rules == ambient.PlannedRules && pod.Seen.Proxy == ambient.ProxyServes {
+				settled++
+			}
+		}
+		return settled == 2
+	})
+	if len(n.records()) != 2 {
+		n.t.Errorf("records %v, want one for each pod", n.records())
+	}
+}
+
+// all tells of all pods.
+func all(enrolled bool) Change {
+	change := told(optedOut("a"), optedOut("b"))
+	if enrolled {
+		change = told(object("a"), object("b"))
+	}
+	change.Complete = true
+	return change
+}
+
+// beKilled runs an agent.
+func beKilled(t *testing.T, task string) {
+	t.Helper()
+	var l life
+	if err := json.Unmarshal([]byte(task), &l); err != nil {
+		t.Fatal(err)
+	}
+	host, err := interception.OpenNetns(l.Host, interception.NetnsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(t)
+	n.options.Socket, n.options.Journal.Directory, n.options.Host, n.paths = l.Socket, l.Journal, host, l.Pods
+	if err := victim.Serve(func() error {
+		a, err := New(t.Context(), n.options)
+		if err != nil {
+			return err
+		}
+		go func() { n.feed <- all(l.Enrolled) }()
+		return a.Run(context.Background())
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
