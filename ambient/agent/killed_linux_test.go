@@ -23,9 +23,9 @@ type life struct {
 	Enrolled              bool
 }
 
-// TestKilled kills agents (SIGKILL) at random instants of enrolments and withdrawals. The agent that
-// follows brings each pod where it should be. A pod that is captured, and remains wanted, is never
-// left uncaptured.
+// TestKilled kills agents (SIGKILL) at random instants of enrolments and withdrawals. The agent
+// that follows brings each pod where it should be. A pod that is captured, and remains wanted, is
+// never left uncaptured.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	if task, is := victim.Task(); is {

@@ -21,10 +21,10 @@ import (
 	"github.com/meshcni/meshcni/interception/nftables"
 )
 
-// recorded returns the record of a pod.
-func (n *node) recorded(uid string) journal.Record {
+// recorded returns the record of pod a.
+func (n *node) recorded() journal.Record {
 	n.t.Helper()
-	record, err := n.options.Journal.Read(attachment(uid))
+	record, err := n.options.Journal.Read(attachment("a"))
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestSparing(t *testing.T) {
 				}
 			}
 			n.awaitStatus(a, "a", ambient.StatusEnabled)
-			if got := n.recorded("a").Plan.IsSparing(); got != test.want {
+			if got := n.recorded().Plan.IsSparing(); got != test.want {
 				t.Errorf("the plan is sparing: %t, want %t", got, test.want)
 			}
 		})
@@ -192,7 +192,7 @@ func enrolledRecord(t *testing.T) journal.Record {
 	n.feed <- told(object("a"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	end()
-	return n.recorded("a")
+	return n.recorded()
 }
 
 // TestNamespaceIsReplacedMeanwhile has a pod whose network was replaced while no agent ran.
@@ -204,7 +204,7 @@ func TestNamespaceIsReplacedMeanwhile(t *testing.T) {
 	proxy := n.proxy(nil)
 	n.feed <- told(object("a"))
 	n.awaitStatus(first, "a", ambient.StatusEnabled)
-	former := n.recorded("a").NetnsID
+	former := n.recorded().NetnsID
 	end()
 	pod := n.pod("a")
 	second, _ := n.run()
@@ -213,7 +213,7 @@ func TestNamespaceIsReplacedMeanwhile(t *testing.T) {
 		return len(pods) == 1 && pods[0].Step == "" && pods[0].Seen.Proxy == ambient.ProxyServes
 	})
 	n.connect(pod, proxy, 1)
-	if n.recorded("a").NetnsID == former {
+	if n.recorded().NetnsID == former {
 		t.Error("the record is of the former namespace")
 	}
 }
