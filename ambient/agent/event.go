@@ -16,11 +16,16 @@ import (
 // its namespace, in time.
 var ErrUnknownPod = errors.New("the agent has not heard of the pod: see whether it reaches the API server")
 
+// ErrReplaced is wrapped by the error of [Agent.Enrol] if another namespace was handed over for the
+// pod before it was enrolled in this one.
+var ErrReplaced = errors.New("the pod has another network namespace since")
+
 // event is a pod's namespace that the plugin has handed over.
 type event struct {
 	pod       podnetns.Pod
 	namespace *interception.Netns
 	settled   chan struct{} // closed when the pod is as wanted
+	replaced  chan struct{} // closed when another namespace takes the place of this one
 }
 
 // Enrol enrols a new pod, if that is wanted, in the namespace that the CNI plugin hands over: no
@@ -28,9 +33,9 @@ type event struct {
 // is captured, and returns the decision about the pod. The pod needs the addresses that the plugin
 // before has given it.
 //
-// Enrol takes ownership of the file. The error wraps [ErrUnknownPod], a [*podnetns.RefusalError],
-// or the failure of the pod's last step, together with the cause of a context that has ended. The
-// agent goes on with the pod after such an end.
+// Enrol takes ownership of the file. The error wraps [ErrUnknownPod], [ErrReplaced], a
+// [*podnetns.RefusalError], or the failure of the pod's last step, together with the cause of a
+// context that has ended. The agent goes on with the pod after such an end.
 func (a *Agent) Enrol(ctx context.Context, pod podnetns.Pod, file *os.File) (interception.Decision, error) {
 	decision, err := a.awaitDecision(ctx, pod.UID)
 	if err != nil || !decision.Capture {
@@ -41,13 +46,15 @@ func (a *Agent) Enrol(ctx context.Context, pod podnetns.Pod, file *os.File) (int
 	if err != nil {
 		return decision, err
 	}
-	e := &event{pod: pod, namespace: namespace, settled: make(chan struct{})}
+	e := &event{pod: pod, namespace: namespace, settled: make(chan struct{}), replaced: make(chan struct{})}
 	if !a.hand(e) {
 		return decision, errors.Join(fmt.Errorf("enrol pod %s: the agent does not run", pod), namespace.Close())
 	}
 	select {
 	case <-e.settled:
 		return a.awaitDecision(ctx, pod.UID)
+	case <-e.replaced:
+		return decision, fmt.Errorf("enrol pod %s: %w", pod, ErrReplaced)
 	case <-ctx.Done():
 		return decision, a.unfinished(ctx, pod)
 	}

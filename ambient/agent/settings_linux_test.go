@@ -17,6 +17,7 @@ import (
 	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/ambient/zds"
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/nftables"
 )
@@ -274,4 +275,35 @@ func TestMembersAreUnknown(t *testing.T) {
 	if s.holdsAny("a") || s.holdsAll("a", addresses) {
 		t.Errorf("once they are read, any %t, all %t, want neither", s.holdsAny("a"), s.holdsAll("a", addresses))
 	}
+}
+
+// TestEventsAtOnce hands a namespace over, and then another one twice, before a proxy serves.
+func TestEventsAtOnce(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	former, latter := n.pod("a"), n.pod("a")
+	delete(n.paths, "a")
+	a, _ := n.run()
+	n.feed <- told(object("a"))
+	hand := func(pod *dataplanetest.Pod) <-chan error {
+		answer := make(chan error, 1)
+		go func() {
+			_, err := n.hand(t.Context(), a, "a", pod)
+			answer <- err
+		}()
+		return answer
+	}
+	replaced := hand(former)
+	n.awaitPods(a, "that it has taken the namespace", func(pods []Pod) bool { return len(pods) == 1 && pods[0].Step == ambient.StepTell })
+	answers := []<-chan error{hand(latter), hand(latter)}
+	if err := <-replaced; !errors.Is(err, ErrReplaced) {
+		t.Errorf("the former namespace: %v, want ErrReplaced", err)
+	}
+	proxy := n.awaitProxy(a)
+	for _, answer := range answers {
+		if err := <-answer; err != nil {
+			t.Errorf("the latter namespace: %v", err)
+		}
+	}
+	n.connect(latter, proxy, 1)
 }

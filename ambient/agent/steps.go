@@ -54,32 +54,41 @@ func (w *worker) change(ctx context.Context, step ambient.Step) error {
 	}[step]()
 }
 
-// takeEvent takes over a namespace that the plugin has handed over. A namespace that it replaces is
+// takeEvents takes over the namespaces that the plugin has handed over. One that is replaced is
 // given up: the runtime has replaced the pod's network, and the rules ended with it.
-func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}) error {
-	w.mu.Lock()
-	handed := w.handed
-	w.mu.Unlock()
-	if handed == nil {
-		return nil
+func (w *worker) takeEvents(ctx context.Context, alert <-chan struct{}) error {
+	for {
+		w.mu.Lock()
+		handed := w.handed
+		w.mu.Unlock()
+		if len(handed) == 0 {
+			return nil
+		}
+		if err := w.takeEvent(ctx, alert, handed[0]); err != nil {
+			return err
+		}
 	}
-	same := w.namespace != nil && w.namespace.ID() == handed.namespace.ID()
+}
+
+func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event) error {
+	same := w.namespace != nil && w.namespace.ID() == e.namespace.ID()
 	if !same {
 		if err := errors.Join(w.withdraw(ctx, alert), w.forgetRecord()); err != nil {
-			return fmt.Errorf("give up %s, which %s replaces: %w", w.namespace, handed.namespace, err)
+			return fmt.Errorf("give up %s, which %s replaces: %w", w.namespace, e.namespace, err)
 		}
 	}
 	w.mu.Lock()
-	if w.handed == handed {
-		w.handed = nil
-	}
+	w.handed = w.handed[1:]
 	w.mu.Unlock()
-	w.waiting = handed
 	if same {
-		return handed.namespace.Close()
+		w.waiting = append(w.waiting, e)
+		return e.namespace.Close()
 	}
-	w.event, w.plan = handed, nil
-	return errors.Join(w.close(), w.use(handed.namespace))
+	for _, former := range w.waiting {
+		close(former.replaced)
+	}
+	w.waiting, w.event, w.plan = []*event{e}, e, nil
+	return errors.Join(w.close(), w.use(e.namespace))
 }
 
 // open finds the pod's namespace.

@@ -38,13 +38,13 @@ type worker struct {
 	alert   chan struct{} // closed when there is news
 	nudged  bool          // alert was closed since the last pass began
 	resting bool          // nothing but news and time is waited for
-	handed  *event        // is not taken yet
+	handed  []*event      // are not taken yet, oldest first
 	state   Pod
 
 	// The rest is the worker's goroutine's.
 	pod        ambient.Pod
-	event      *event // the last one
-	waiting    *event // the last one, until the pod is as wanted
+	event      *event   // the last one
+	waiting    []*event // with this namespace, until the pod is as wanted
 	namespace  *interception.Netns
 	plan       *interception.Plan
 	recorded   bool // the journal may have a record
@@ -87,14 +87,11 @@ func (w *worker) news() {
 	w.alert = make(chan struct{})
 }
 
-// hand gives the worker a namespace. It replaces one that the worker has not taken yet.
+// hand gives the worker a namespace.
 func (w *worker) hand(e *event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.handed != nil {
-		_ = w.handed.namespace.Close() // it was not used
-	}
-	w.handed = e
+	w.handed = append(w.handed, e)
 	w.news()
 }
 
@@ -169,7 +166,7 @@ func (w *worker) pass(ctx context.Context, alert <-chan struct{}) (pause time.Du
 	if pod.UID != "" {
 		w.know(pod)
 	}
-	if err := w.takeEvent(ctx, alert); err != nil {
+	if err := w.takeEvents(ctx, alert); err != nil {
 		return w.failed(wanted, ambient.StepOpen, err), false
 	}
 	if wanted.Enrolled && w.namespace == nil && len(w.addresses()) == 0 {
@@ -217,12 +214,12 @@ func (w *worker) failed(wanted ambient.Wanted, step ambient.Step, err error) tim
 	return w.failures.Next(time.Now())
 }
 
-// settle tells who has handed the namespace over that the pod is as wanted.
+// settle tells those who have handed the namespace over that the pod is as wanted.
 func (w *worker) settle() {
-	if w.waiting != nil {
-		close(w.waiting.settled)
-		w.waiting = nil
+	for _, e := range w.waiting {
+		close(e.settled)
 	}
+	w.waiting = nil
 }
 
 // publish notes and tells how far the worker is.
@@ -245,8 +242,8 @@ func (w *worker) note(wanted ambient.Wanted, step ambient.Step, err error) {
 func (w *worker) abandon() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.handed != nil {
-		_ = w.handed.namespace.Close() // it was not used
+	for _, e := range w.handed {
+		_ = e.namespace.Close() // it was not used
 	}
 	return w.close()
 }
