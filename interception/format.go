@@ -3,6 +3,7 @@
 package interception
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -76,10 +77,7 @@ func (e Entry) text() string {
 
 // conditions returns "tcp dport 80 -> return", or "any -> return" for a rule without conditions.
 func conditions(m Match, a Action) string {
-	words := m.String()
-	if words == "" {
-		words = "any"
-	}
+	words := cmp.Or(m.String(), "any")
 	return fmt.Sprintf("%s -> %v", words, a)
 }
 

@@ -3,6 +3,7 @@
 package interception
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -123,10 +124,7 @@ func (n *Netns) String() string {
 }
 
 func (o NetnsOptions) procRoot() string {
-	if o.ProcRoot == "" {
-		return "/proc"
-	}
-	return o.ProcRoot
+	return cmp.Or(o.ProcRoot, "/proc")
 }
 
 // refuseHost compares the namespace with the host's and with the one this process started in.

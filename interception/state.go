@@ -3,6 +3,7 @@
 package interception
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -108,10 +109,7 @@ func (n *naming) name(id RuleID, why string) (RuleID, string) {
 		id = RuleID(fmt.Sprintf("observed.%d", i))
 	}
 	n.seen[id] = true
-	if why == "" {
-		why = foundWhy
-	}
-	return id, why
+	return id, cmp.Or(why, foundWhy)
 }
 
 func (n *naming) object(object Object) Object {
@@ -132,9 +130,7 @@ func (n *naming) object(object Object) Object {
 		o.ID, o.Why = n.name(o.ID, o.Why)
 		return o
 	case Set:
-		if o.Why == "" {
-			o.Why = foundWhy
-		}
+		o.Why = cmp.Or(o.Why, foundWhy)
 		return o
 	case Table:
 		return n.table(o)

@@ -3,6 +3,7 @@
 package choice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,10 +65,7 @@ func Choose(ctx context.Context, p *interception.Plan, o Options, candidates ...
 	if o.Scratch == nil {
 		o.Scratch = NewScratch
 	}
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(o.Timeout, defaultTimeout))
 	defer cancel()
 	var rejected []Rejection
 	for _, c := range candidates {

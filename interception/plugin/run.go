@@ -3,6 +3,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -126,9 +127,7 @@ func (e *env) refuse(command string, err error) int {
 
 // fail answers with an error, and logs it.
 func (c *call) fail(failure *types.Error) {
-	if failure.Details == "" {
-		failure.Details = runtimeRemedy // skel gives none
-	}
+	failure.Details = cmp.Or(failure.Details, runtimeRemedy) // skel gives none
 	c.report.Captured = false
 	c.report.Error = &podsource.ResultError{Code: failure.Code, Message: failure.Msg, Details: failure.Details}
 	c.log.Error(failure.Msg, "code", failure.Code, "details", failure.Details)

@@ -3,6 +3,7 @@
 package podsource
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -53,7 +54,7 @@ func (a Agent) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
 	if err := ref.Validate(); err != nil {
 		return interception.Pod{}, &Error{Kind: ErrRef, Source: sourceAgent, Pod: ref, Cause: err}
 	}
-	ctx, cancel := withTimeout(ctx, orDefault(a.Timeout, defaultAgentTimeout), "in all")
+	ctx, cancel := withTimeout(ctx, cmp.Or(a.Timeout, defaultAgentTimeout), "in all")
 	defer cancel()
 	path, attempts, answer := protocol.PodsPath+"/"+ref.Namespace+"/"+ref.Name, 0, protocol.PodAnswer{}
 	if ref.UID != "" {
@@ -119,7 +120,7 @@ func (a Agent) Tell(ctx context.Context, results []Result, entries []LogEntry) (
 }
 
 func (a Agent) call(ctx context.Context, method, path string, body, answer any) *Error {
-	ctx, cancel := withTimeout(ctx, orDefault(a.CallTimeout, defaultAgentCallTimeout), "for one request")
+	ctx, cancel := withTimeout(ctx, cmp.Or(a.CallTimeout, defaultAgentCallTimeout), "for one request")
 	defer cancel()
 	return a.client().call(ctx, method, path, body, answer)
 }

@@ -55,7 +55,7 @@ func (s APIServer) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
 	if err := ref.Validate(); err != nil {
 		return interception.Pod{}, &Error{Kind: ErrRef, Source: sourceAPIServer, Pod: ref, Kubeconfig: s.Kubeconfig, Cause: err}
 	}
-	ctx, cancel := withTimeout(ctx, orDefault(s.Timeout, defaultTimeout), "in all")
+	ctx, cancel := withTimeout(ctx, cmp.Or(s.Timeout, defaultTimeout), "in all")
 	defer cancel()
 	q := query{source: s, ref: ref}
 	failure := retry{patienceWithAPIServer, s.Backoff}.run(ctx, q.try)
@@ -83,7 +83,7 @@ func (q *query) try(ctx context.Context) *Error {
 		}
 		q.client = newClient(connection, cmp.Or(q.source.UserAgent, defaultUserAgent))
 	}
-	ctx, cancel := withTimeout(ctx, orDefault(q.source.CallTimeout, defaultCallTimeout), "for one request")
+	ctx, cancel := withTimeout(ctx, cmp.Or(q.source.CallTimeout, defaultCallTimeout), "for one request")
 	defer cancel()
 	q.attempts++
 	var failure *Error

@@ -3,6 +3,7 @@
 package podsource
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ type Answer struct {
 // [*ChainError]. A source must return when its context ends, which is when its time is over; Ask
 // waits for it.
 func (c Chain) Ask(ctx context.Context, ref Ref) (Answer, error) {
-	ctx, cancel := withTimeout(ctx, orDefault(c.Timeout, defaultTimeout), "for all sources")
+	ctx, cancel := withTimeout(ctx, cmp.Or(c.Timeout, defaultTimeout), "for all sources")
 	defer cancel()
 	var failures []LinkError
 	for i, link := range c.Links {

@@ -3,6 +3,7 @@
 package podsource
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -32,9 +33,7 @@ func (c connection) dial(ctx context.Context) (net.Conn, error) {
 		return raw, err
 	}
 	config := c.tls.Clone()
-	if config.ServerName == "" {
-		config.ServerName = c.server.Hostname()
-	}
+	config.ServerName = cmp.Or(config.ServerName, c.server.Hostname())
 	return handshake(ctx, raw, config)
 }
 
@@ -49,10 +48,7 @@ func (c connection) dialServer(ctx context.Context) (net.Conn, error) {
 
 // address is the URL's host and port.
 func address(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 	return net.JoinHostPort(u.Hostname(), port)
 }
 

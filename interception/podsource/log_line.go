@@ -3,6 +3,7 @@
 package podsource
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,7 +50,7 @@ const istioLogTimeout = time.Second
 
 // logAsIstio is the second try, after the first has ended with failure.
 func (a Agent) logAsIstio(ctx context.Context, entries []LogEntry, failure *Error) error {
-	ctx, cancel := withTimeout(ctx, orDefault(a.CallTimeout, istioLogTimeout), "for one request")
+	ctx, cancel := withTimeout(ctx, cmp.Or(a.CallTimeout, istioLogTimeout), "for one request")
 	defer cancel()
 	lines := make([]string, len(entries))
 	for i, entry := range entries {

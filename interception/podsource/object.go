@@ -3,6 +3,7 @@
 package podsource
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,9 +66,7 @@ func ParsePod(text []byte) (interception.Pod, error) {
 	if o.Kind != "Pod" || o.APIVersion != "v1" {
 		return interception.Pod{}, fmt.Errorf("not a Pod, version v1: it is of kind %q, version %q", o.Kind, o.APIVersion)
 	}
-	if o.Metadata.Namespace == "" {
-		o.Metadata.Namespace = "default"
-	}
+	o.Metadata.Namespace = cmp.Or(o.Metadata.Namespace, "default")
 	return o.pod(), nil
 }
 

@@ -67,10 +67,3 @@ func pause(ctx context.Context, d time.Duration) bool {
 func withTimeout(ctx context.Context, d time.Duration, what string) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("no answer within %v %s: %w", d, what, context.DeadlineExceeded))
 }
-
-func orDefault(d, standard time.Duration) time.Duration {
-	if d == 0 {
-		return standard
-	}
-	return d
-}

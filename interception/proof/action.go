@@ -3,6 +3,7 @@
 package proof
 
 import (
+	"cmp"
 	"net/netip"
 
 	"github.com/meshcni/meshcni/interception"
@@ -76,7 +77,7 @@ func classified(t thread, action interception.Action) thread {
 }
 
 // writeMark performs the actions on marks: substitutions. Those on a flow's mark do nothing to a
-// packet that has no flow.
+// packet that has no flow. A mask of 0 means all bits.
 func (p *passage) writeMark(r *rule, t thread, on *threads) {
 	before := t.mark
 	switch action := r.Action.(type) {
@@ -84,11 +85,11 @@ func (p *passage) writeMark(r *rule, t thread, on *threads) {
 		t.mark = t.mark.write(givenMark(action.Mark.Value), action.Mark.Mask)
 	case interception.SaveMark:
 		if t.flow.kind != noFlow {
-			t.flow.mark = t.flow.mark.write(t.mark, whole(action.Mask))
+			t.flow.mark = t.flow.mark.write(t.mark, cmp.Or(action.Mask, ^interception.Mark(0)))
 		}
 	case interception.RestoreMark:
 		if t.flow.kind != noFlow {
-			t.mark = t.mark.write(t.flow.mark, whole(action.Mask))
+			t.mark = t.mark.write(t.flow.mark, cmp.Or(action.Mask, ^interception.Mark(0)))
 		}
 	case interception.SetConnMark:
 		if t.flow.kind != noFlow {
@@ -102,14 +103,6 @@ func (p *passage) writeMark(r *rule, t thread, on *threads) {
 		return
 	}
 	p.add(on, t)
-}
-
-// whole returns the mask, in which 0 means all bits.
-func whole(mask interception.Mark) interception.Mark {
-	if mask == 0 {
-		return ^interception.Mark(0)
-	}
-	return mask
 }
 
 // translate performs the actions of nat.

@@ -3,6 +3,7 @@
 package proof
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,11 +67,7 @@ func (f Finding) String() string {
 }
 
 func ruleText(r interception.Rule) string {
-	match := r.Match.String()
-	if match == "" {
-		match = "any"
-	}
-	return fmt.Sprintf("%s -> %v", match, r.Action)
+	return fmt.Sprintf("%s -> %v", cmp.Or(r.Match.String(), "any"), r.Action)
 }
 
 // Lint returns rules and entries that can never match and chains that are never reached, in the

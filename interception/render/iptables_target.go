@@ -3,6 +3,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -98,9 +99,7 @@ func written(m interception.MarkBits) string {
 
 // masks returns the bits to copy between a packet's mark and its connection's; 0 stands for all.
 func masks(mask interception.Mark) string {
-	if mask == 0 {
-		mask = ^mask
-	}
+	mask = cmp.Or(mask, ^interception.Mark(0))
 	return fmt.Sprintf("--nfmask %#x --ctmask %#x", uint32(mask), uint32(mask))
 }
 

@@ -3,6 +3,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -254,10 +255,7 @@ func setID(set func(*Redirect, uint32)) func(*Redirect, string) error {
 		if err != nil || id == 1<<32-1 { // (uid_t)-1 means "no id"
 			return errors.New("an id is a number from 0 to 4294967294")
 		}
-		if id == 0 {
-			id = istioProxyID
-		}
-		set(r, uint32(id))
+		set(r, cmp.Or(uint32(id), istioProxyID))
 		return nil
 	}
 }

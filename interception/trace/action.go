@@ -3,6 +3,7 @@
 package trace
 
 import (
+	"cmp"
 	"net/netip"
 
 	"github.com/meshcni/meshcni/interception"
@@ -94,9 +95,7 @@ func (p place) tproxy(action interception.TProxyTo) verdict {
 // bind translates an address of the packet, and with it the flow's. Port 0 keeps the port; a kernel
 // keeps a source port only if no other flow has it.
 func (p place) bind(what *netip.AddrPort, addr netip.Addr, port interception.Port) verdict {
-	if port == 0 {
-		port = interception.Port(what.Port())
-	}
+	port = cmp.Or(port, interception.Port(what.Port()))
 	*what = netip.AddrPortFrom(addr, uint16(port))
 	p.flow.Reply = p.header.tuple().reversed()
 	return translated

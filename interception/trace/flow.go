@@ -3,6 +3,7 @@
 package trace
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -79,9 +80,7 @@ func (o Outcome) Answer(from Origin) Packet {
 	answer := Packet{From: from, Protocol: o.Packet.Protocol, Src: o.Header.Dst, Dst: o.Header.Src, Flow: o.Flow}
 	if socket, ok := from.(Socket); ok {
 		socket.Transparent = socket.Transparent || o.Listener.Transparent
-		if socket.Mark == 0 {
-			socket.Mark = o.Listener.Mark
-		}
+		socket.Mark = cmp.Or(socket.Mark, o.Listener.Mark)
 		answer.From = socket
 	}
 	if answer.Protocol == interception.ProtocolTCP {

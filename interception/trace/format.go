@@ -3,6 +3,7 @@
 package trace
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -99,10 +100,7 @@ func writeStep(b *strings.Builder, s Step) {
 	if s.Chain != "" {
 		chain += "/" + string(s.Chain)
 	}
-	match := s.Rule.Match.String()
-	if match == "" {
-		match = "any"
-	}
+	match := cmp.Or(s.Rule.Match.String(), "any")
 	fmt.Fprintf(b, "    %s %s: %s -> %v  # %s: %s\n", s.Owner, chain, match, s.Rule.Action, s.Rule.ID, s.Rule.Why)
 	for _, source := range s.Rule.From {
 		fmt.Fprintf(b, "      from %s\n", source)

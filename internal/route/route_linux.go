@@ -3,6 +3,7 @@
 package route
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -114,7 +115,7 @@ func (c *Change) wantedRoute(r interception.Route) route {
 		kind = unix.RTN_LOCAL
 	}
 	return route{
-		kind: kind, destination: r.Destination, gateway: r.Gateway, table: tableNumber(r.Table), protocol: c.owner.Protocol,
+		kind: kind, destination: r.Destination, gateway: r.Gateway, table: cmp.Or(uint32(r.Table), unix.RT_TABLE_MAIN), protocol: c.owner.Protocol,
 		metric: defaultMetric(r.Destination.Addr()),
 	}
 }

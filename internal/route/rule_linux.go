@@ -3,6 +3,7 @@
 package route
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -136,7 +137,7 @@ func (c *Change) policyRule(r interception.PolicyRule) rule {
 	return rule{
 		family: addressFamily(r.Family), source: r.Source, destination: r.Destination, in: string(r.In),
 		priority: r.Priority, mark: uint32(r.Mark.Value), mask: uint32(r.Mark.Mask),
-		table: tableNumber(r.Table), protocol: c.owner.Protocol,
+		table: cmp.Or(uint32(r.Table), unix.RT_TABLE_MAIN), protocol: c.owner.Protocol,
 	}
 }
 
@@ -222,11 +223,4 @@ func addressFamily(f interception.Family) uint8 {
 		return unix.AF_INET6
 	}
 	return unix.AF_INET
-}
-
-func tableNumber(t interception.RoutingTable) uint32 {
-	if t == 0 {
-		return unix.RT_TABLE_MAIN
-	}
-	return uint32(t)
 }

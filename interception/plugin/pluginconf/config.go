@@ -3,6 +3,7 @@
 package pluginconf
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,9 +89,7 @@ func (e valueError) Unwrap() error { return e.error }
 func Decode(data []byte) (Config, error) {
 	var c Config
 	err := json.Unmarshal(data, &c)
-	if c.CNIVersion == "" {
-		c.CNIVersion = "0.1.0" // as the specification has it
-	}
+	c.CNIVersion = cmp.Or(c.CNIVersion, "0.1.0") // as the specification has it
 	c.modernise()
 	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
 		err = valueError{fmt.Errorf("%s is a %s, and should be %s", wrong.Field, wrong.Value, kindOf(wrong.Type))}
@@ -100,15 +99,11 @@ func Decode(data []byte) (Config, error) {
 
 // modernise takes from the keys of the earlier generation what the newer ones don't say.
 func (c *Config) modernise() {
-	if c.LogLevel == "" {
-		c.LogLevel = c.OldLogLevel
-	}
+	c.LogLevel = cmp.Or(c.LogLevel, c.OldLogLevel)
 	if c.ExcludeNamespaces == nil {
 		c.ExcludeNamespaces = c.Kubernetes.ExcludeNamespaces
 	}
-	if c.Kubeconfig == "" {
-		c.Kubeconfig = c.Kubernetes.Kubeconfig
-	}
+	c.Kubeconfig = cmp.Or(c.Kubeconfig, c.Kubernetes.Kubeconfig)
 	if c.RunDir == "" && filepath.Base(c.LogSocket) == spool.IstioLogSocket {
 		c.RunDir = filepath.Dir(c.LogSocket)
 	}

@@ -3,6 +3,7 @@
 package pluginconf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -61,8 +62,6 @@ func (p Paths) Parse(data []byte) (c Config, err error) {
 		return c, valueError{err}
 	}
 	c.RunDir = p.RunDirOf(c)
-	if c.Kubeconfig == "" {
-		c.Kubeconfig = filepath.Join(c.RunDir, p.Kubeconfig)
-	}
+	c.Kubeconfig = cmp.Or(c.Kubeconfig, filepath.Join(c.RunDir, p.Kubeconfig))
 	return c, nil
 }
