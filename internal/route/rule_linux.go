@@ -42,16 +42,12 @@ const (
 
 func (s *Socket) listRules() ([]foundRule, error) {
 	var rules []foundRule
-	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		asked := append([]byte{family}, make([]byte, ruleHeader-1)...)
-		err := s.each(unix.RTM_GETRULE, asked, func(message, header []byte, d *mdlayher.AttributeDecoder) {
+	err := s.each(unix.RTM_GETRULE, make([]byte, ruleHeader), func(message, header []byte, d *mdlayher.AttributeDecoder) {
+		if family := header[0]; family == unix.AF_INET || family == unix.AF_INET6 { // multicast routing has others
 			rules = append(rules, foundRule{decodeRule(family, header, d), message})
-		})
-		if err != nil {
-			return nil, err
 		}
-	}
-	return rules, nil
+	})
+	return rules, err
 }
 
 func decodeRule(family byte, header []byte, d *mdlayher.AttributeDecoder) rule {
