@@ -6,7 +6,10 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/namespace"
@@ -16,7 +19,7 @@ import (
 func read(in *os.File) (interception.Facts, error) {
 	var facts interception.Facts
 	err := namespace.Run(in, func() (err error) {
-		net := os.DirFS("/proc/sys/net")
+		net := sysctls("/proc/sys/net")
 		if facts.IPv6, err = ipv6(net); err != nil {
 			return err
 		}
@@ -61,4 +64,18 @@ func hasIPv6(net fs.FS, name string) (bool, error) {
 		return false, nil
 	}
 	return err == nil && strings.TrimSpace(string(disabled)) != "1", err
+}
+
+// sysctls is a directory below /proc/sys. Unlike [os.DirFS] it doesn't register its files with the
+// runtime's poller: they can be polled, but reading them never blocks, and each registration wakes
+// another thread.
+type sysctls string
+
+func (dir sysctls) Open(name string) (fs.File, error) {
+	path := filepath.Join(string(dir), name)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
