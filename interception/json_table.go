@@ -47,15 +47,16 @@ type (
 )
 
 func (w *wireTable) encode(t Table) {
-	for _, e := range t.Entries {
-		w.Entries = append(w.Entries, wireEntry{e.ID, e.Hook.String(), e.Offset, encodeMatch(e.Match), e.Chain, e.Why})
+	w.Entries, w.Chains = make([]wireEntry, len(t.Entries)), make([]wireChain, len(t.Chains))
+	for i, e := range t.Entries {
+		w.Entries[i] = wireEntry{e.ID, e.Hook.String(), e.Offset, encodeMatch(e.Match), e.Chain, e.Why}
 	}
-	for _, chain := range t.Chains {
-		wired := wireChain{Name: chain.Name}
-		for _, r := range chain.Rules {
-			wired.Rules = append(wired.Rules, wireRule{r.ID, encodeMatch(r.Match), encodeAction(r.Action), r.Why, r.From})
+	for i, chain := range t.Chains {
+		rules := make([]wireRule, len(chain.Rules))
+		for j, r := range chain.Rules {
+			rules[j] = wireRule{r.ID, encodeMatch(r.Match), encodeAction(r.Action), r.Why, r.From}
 		}
-		w.Chains = append(w.Chains, wired)
+		w.Chains[i] = wireChain{chain.Name, rules}
 	}
 }
 
