@@ -21,6 +21,9 @@ const (
 	// Through the agent's socket, all processes of the node together take no more than the plugin
 	// alone by the API server; and as many times its wall time as 0.06 is of 0.082, which is what the
 	// two take of istio-cni's.
+	// A pod that the runtime's annotations decide about costs what VERSION costs, which every call of
+	// the plugin costs, and three tenths of it.
+	mostOutside     = 1.3
 	mostByAgent     = 1.0
 	mostByAgentWall = 0.73
 	unbounded       = float64(0)  // there is no limit
@@ -48,14 +51,15 @@ func (m *measurement) table(cases []budgetCase) string {
 	line := func(name, unit string, got, limit float64) {
 		fmt.Fprintf(w, "%s, %s\t%.2f\t%s\t\n", name, unit, got, m.budget.verdict(name+", "+unit, got, limit))
 	}
-	compare := func(name, unit string, part func(cost) float64, limit float64) {
-		line(name, unit+" / "+captured, ratio(m.costs[name], m.costs[captured], part), limit)
+	compare := func(name, unit, to string, part func(cost) float64, limit float64) {
+		line(name, unit+" / "+to, ratio(m.costs[name], m.costs[to], part), limit)
 	}
-	compare(byAgent, "all processes' CPU", cost.everywhere, mostByAgent)
-	compare(byAgent, "wall", cost.wallTime, mostByAgentWall)
-	compare(manyCIDRs, "CPU", cost.cpuTime, mostCIDRs)
-	compare(parallelADD, "CPU of all", cost.cpuTime, mostTogether)
-	compare(parallelADD, "wall", cost.wallTime, unbounded)
+	compare(outside, "CPU", onlyVersion, cost.cpuTime, mostOutside)
+	compare(byAgent, "all processes' CPU", captured, cost.everywhere, mostByAgent)
+	compare(byAgent, "wall", captured, cost.wallTime, mostByAgentWall)
+	compare(manyCIDRs, "CPU", captured, cost.cpuTime, mostCIDRs)
+	compare(parallelADD, "CPU of all", captured, cost.cpuTime, mostTogether)
+	compare(parallelADD, "wall", captured, cost.wallTime, unbounded)
 	line(byAgent, "CPU ms of install-cni and node-watcher", medianOf(m.costs[byAgent], func(c cost) float64 { return c.agent })/perMs, unbounded)
 	line(inProcess, "wall ms, default plan, fresh namespace", median(m.applied), mostApply)
 	line("size of the binary", "MiB", mebibytes(m, m.plugin), mostSize)
