@@ -97,6 +97,7 @@ type Agent struct {
 	watch   *notice.Watch
 	sets    sets
 	slots   chan struct{} // has a value for each pod that is worked on
+	stopped chan struct{} // closed when Run ends
 
 	mu         sync.Mutex
 	pods       map[string]ambient.Pod // by UID
@@ -123,6 +124,7 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 	a := &Agent{
 		options: o, slots: make(chan struct{}, o.Parallel), pods: map[string]ambient.Pod{},
 		namespaces: map[string]ambient.Namespace{}, changed: make(chan struct{}), workers: map[string]*worker{},
+		stopped: make(chan struct{}),
 	}
 	a.sets = sets{options: &a.options}
 	records, err := a.records()
@@ -182,6 +184,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.mu.Lock()
 	a.start = nil
 	a.mu.Unlock()
+	close(a.stopped)
 	cancel()
 	parts.Wait()
 	working.Wait()

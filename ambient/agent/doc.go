@@ -24,7 +24,8 @@
 // The journal has a record of each pod that may have rules. With it the agent tells a proxy at once
 // which pods it goes on with. It touches none of them until the feed tells of the pod, or is
 // complete without it. The plan of a living pod is that of its record: later changes of its
-// annotations have no effect.
+// annotations have no effect. If a record is damaged, the plan is made anew; for a pod that is not
+// wanted any more, whatever the owner has in its namespace is removed.
 //
 // # Non-goals
 //

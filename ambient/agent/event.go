@@ -16,6 +16,10 @@ import (
 // its namespace, in time.
 var ErrUnknownPod = errors.New("the agent has not heard of the pod: see whether it reaches the API server")
 
+// ErrStopped is wrapped by the error of [Agent.Enrol] if [Agent.Run] does not run any more, or not
+// yet.
+var ErrStopped = errors.New("the agent does not run")
+
 // ErrReplaced is wrapped by the error of [Agent.Enrol] if another namespace was handed over for the
 // pod before it was enrolled in this one.
 var ErrReplaced = errors.New("the pod has another network namespace since")
@@ -35,7 +39,8 @@ type event struct {
 //
 // Enrol takes ownership of the file. The error wraps [ErrUnknownPod], [ErrReplaced], a
 // [*podnetns.RefusalError], or the failure of the pod's last step, together with the cause of a
-// context that has ended. The agent goes on with the pod after such an end.
+// context that has ended. The agent goes on with the pod after such an end. Without [Agent.Run] the
+// error wraps [ErrStopped].
 func (a *Agent) Enrol(ctx context.Context, pod podnetns.Pod, file *os.File) (interception.Decision, error) {
 	decision, err := a.awaitDecision(ctx, pod.UID)
 	if err != nil || !decision.Capture {
@@ -48,13 +53,15 @@ func (a *Agent) Enrol(ctx context.Context, pod podnetns.Pod, file *os.File) (int
 	}
 	e := &event{pod: pod, namespace: namespace, settled: make(chan struct{}), replaced: make(chan struct{})}
 	if !a.hand(e) {
-		return decision, errors.Join(fmt.Errorf("enrol pod %s: the agent does not run", pod), namespace.Close())
+		return decision, errors.Join(fmt.Errorf("enrol pod %s: %w", pod, ErrStopped), namespace.Close())
 	}
 	select {
 	case <-e.settled:
 		return a.awaitDecision(ctx, pod.UID)
 	case <-e.replaced:
 		return decision, fmt.Errorf("enrol pod %s: %w", pod, ErrReplaced)
+	case <-a.stopped:
+		return decision, fmt.Errorf("enrol pod %s: %w", pod, ErrStopped)
 	case <-ctx.Done():
 		return decision, a.unfinished(ctx, pod)
 	}
@@ -72,6 +79,8 @@ func (a *Agent) awaitDecision(ctx context.Context, uid string) (interception.Dec
 		}
 		select {
 		case <-changed:
+		case <-a.stopped:
+			return decision, fmt.Errorf("enrol pod %q: %w", uid, ErrStopped)
 		case <-ctx.Done():
 			return decision, fmt.Errorf("enrol pod %q: %w: %w", uid, ErrUnknownPod, context.Cause(ctx))
 		}

@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 	"github.com/meshcni/meshcni/internal/testing/victim"
 )
+
+var kills = flag.Int("kills", 400, "how many agents are killed: half of them enrol pods, the others withdraw them")
 
 // life is what an agent that is killed is told.
 type life struct {
@@ -37,7 +40,7 @@ func TestKilled(t *testing.T) {
 	n.options.Host = host.Netns
 	pods := map[string]*dataplanetest.Pod{"a": n.pod("a"), "b": n.pod("b")}
 	proxy := n.proxy(nil)
-	for round := range 12 {
+	for round := range *kills {
 		enrolled := round%4 < 2 // each follows itself as well as the other
 		n.kill(life{n.options.Socket, n.options.Journal.Directory, host.Namespace.Path(), n.paths, enrolled})
 		if round%4 == 1 {
@@ -45,12 +48,16 @@ func TestKilled(t *testing.T) {
 				if !n.captured(pod) {
 					t.Errorf("round %d: pod %s is not captured any more, and is wanted", round, uid)
 				}
+				n.connectOut(pod, proxy, 1)
 			}
 			continue
 		}
 		n.follow(enrolled)
-		for _, pod := range pods {
-			n.connect(pod, proxy, map[bool]int{true: 1}[enrolled])
+		for uid, pod := range pods {
+			n.connectOut(pod, proxy, map[bool]int{true: 1}[enrolled])
+			if enrolled && differs(n.recorded(uid).Plan, n.state(pod)) || !enrolled && n.captured(pod) {
+				t.Errorf("round %d: pod %s has other rules than those of its plan, enrolled %t", round, uid, enrolled)
+			}
 		}
 	}
 }
@@ -86,18 +93,21 @@ func (n *node) follow(enrolled bool) {
 		}
 		return
 	}
-	n.awaitPods(a, "that both pods are as wanted", func(pods []Pod) bool {
-		settled := 0
-		for _, pod := range pods {
-			if pod.Step == "" && pod.Seen.Rules == ambient.PlannedRules && pod.Seen.Proxy == ambient.ProxyServes {
-				settled++
-			}
-		}
-		return settled == 2
-	})
+	n.awaitPods(a, "that both pods are as wanted", bothServed)
 	if len(n.records()) != 2 {
 		n.t.Errorf("records %v, want one for each pod", n.records())
 	}
+}
+
+// bothServed reports whether two pods are captured and served.
+func bothServed(pods []Pod) bool {
+	served := 0
+	for _, pod := range pods {
+		if pod.Step == "" && pod.Seen.Rules == ambient.PlannedRules && pod.Seen.Proxy == ambient.ProxyServes {
+			served++
+		}
+	}
+	return served == 2
 }
 
 // all tells of all pods.

@@ -58,7 +58,8 @@ func (a *Agent) bounded(ctx context.Context, do func() error) error {
 	}
 }
 
-// lookAtRules compares the namespace with the plan. A pod without a plan never had one.
+// lookAtRules compares the namespace with the plan. A pod without a plan never had one, unless its
+// record is damaged: then whatever rules it has are other ones.
 func (w *worker) lookAtRules(ctx context.Context, wanted ambient.Wanted) (err error) {
 	w.seen.Rules = ambient.NoRules
 	if w.namespace == nil {
@@ -67,12 +68,14 @@ func (w *worker) lookAtRules(ctx context.Context, wanted ambient.Wanted) (err er
 		}
 		return nil
 	}
-	if w.plan == nil && wanted.Enrolled {
+	switch {
+	case wanted.Enrolled && (w.plan == nil || w.damaged):
 		if w.plan, err = w.makePlan(); err != nil {
 			return fmt.Errorf("make the plan: %w", err)
 		}
-	}
-	if w.plan == nil {
+	case w.damaged:
+		w.plan = &interception.Plan{Owner: w.agent.options.Owner}
+	case w.plan == nil:
 		return nil
 	}
 	if w.seen.Rules, err = w.observe(ctx, wanted); err == nil && w.seen.Rules == ambient.DrainingRules {

@@ -32,7 +32,7 @@ const owner interception.Owner = "test-ambient"
 type node struct {
 	t         *testing.T
 	options   Options
-	dataplane *nftables.Dataplane
+	dataplane interception.Dataplane
 	feed      chan Change
 
 	mu       sync.Mutex
@@ -225,8 +225,14 @@ func (n *node) awaitRest(a *Agent) {
 	n.awaitPods(a, "no pod", func(pods []Pod) bool { return len(pods) == 0 })
 }
 
-// captured reports whether a pod has rules, and members which addresses the host's sets have.
+// captured reports whether a pod has rules.
 func (n *node) captured(pod *dataplanetest.Pod) bool {
+	n.t.Helper()
+	return differs(nil, n.state(pod))
+}
+
+// state returns what the owner has in a pod's namespace.
+func (n *node) state(pod *dataplanetest.Pod) interception.State {
 	n.t.Helper()
 	namespace, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})
 	if err != nil {
@@ -237,9 +243,10 @@ func (n *node) captured(pod *dataplanetest.Pod) bool {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return differs(nil, state)
+	return state
 }
 
+// members returns which addresses the host's sets have.
 func (n *node) members() (all []string) {
 	n.t.Helper()
 	state, err := n.dataplane.Observe(n.t.Context(), n.options.Host, owner)
@@ -267,12 +274,24 @@ func (n *node) records() []journal.Attachment {
 // connect opens a connection in each direction and family, and tests how many the proxy relays.
 func (n *node) connect(pod *dataplanetest.Pod, proxy *ambienttest.Proxy, relayed int) {
 	n.t.Helper()
-	for _, probe := range []dataplanetest.Probe{
-		{From: dataplanetest.Elsewhere, Src: netip.MustParseAddr("192.0.2.9"), Dst: netip.MustParseAddrPort("10.244.1.10:8080")},
-		{From: dataplanetest.Elsewhere, Src: netip.MustParseAddr("2001:db8::9"), Dst: netip.MustParseAddrPort("[fd00:10:244:1::a]:8080")},
-		{Dst: netip.MustParseAddrPort("198.51.100.7:443")},
-		{Dst: netip.MustParseAddrPort("[2001:db8:7::7]:443")},
-	} {
+	n.send(pod, proxy, relayed,
+		dataplanetest.Probe{From: dataplanetest.Elsewhere, Src: netip.MustParseAddr("192.0.2.9"), Dst: netip.MustParseAddrPort("10.244.1.10:8080")},
+		dataplanetest.Probe{From: dataplanetest.Elsewhere, Src: netip.MustParseAddr("2001:db8::9"), Dst: netip.MustParseAddrPort("[fd00:10:244:1::a]:8080")})
+	n.connectOut(pod, proxy, relayed)
+}
+
+// connectOut makes connections from the pod alone. Of thousands of connections to the pod a few
+// would fail: the proxy keeps a client's address and has a port of its own, and those two may be of
+// an earlier connection that the kernel still tracks.
+func (n *node) connectOut(pod *dataplanetest.Pod, proxy *ambienttest.Proxy, relayed int) {
+	n.t.Helper()
+	n.send(pod, proxy, relayed,
+		dataplanetest.Probe{Dst: netip.MustParseAddrPort("198.51.100.7:443")}, dataplanetest.Probe{Dst: netip.MustParseAddrPort("[2001:db8:7::7]:443")})
+}
+
+func (n *node) send(pod *dataplanetest.Pod, proxy *ambienttest.Proxy, relayed int, probes ...dataplanetest.Probe) {
+	n.t.Helper()
+	for _, probe := range probes {
 		before := proxy.Relayed()
 		seen, err := pod.Send(n.t.Context(), probe)
 		if err != nil || seen.Verdict != dataplanetest.Accepted || !seen.Answered {

@@ -21,8 +21,14 @@ func attachment(uid string) journal.Attachment {
 	return journal.Attachment{Network: network, ContainerID: uid, Interface: "pod"}
 }
 
-// records returns the journal's records of an earlier agent.
-func (a *Agent) records() (all []journal.Record, err error) {
+// recorded is a record of an earlier agent. A damaged one has the attachment alone.
+type recorded struct {
+	journal.Record
+	damage error
+}
+
+// records returns the journal's records. A damaged one is no error: the other pods need the agent.
+func (a *Agent) records() (all []recorded, err error) {
 	attachments, err := a.options.Journal.Attachments()
 	if err != nil {
 		return nil, err
@@ -36,32 +42,36 @@ func (a *Agent) records() (all []journal.Record, err error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, journal.ErrRecord) {
 			return nil, err
 		}
-		all = append(all, record)
+		record.Attachment = one
+		all = append(all, recorded{record, err})
 	}
 	return all, nil
 }
 
-// remember makes the worker of a recorded pod. A proxy that knows the pod goes on with it.
-func (a *Agent) remember(record journal.Record) error {
-	if record.UID != record.ContainerID || record.Plan.Owner != a.options.Owner {
+// remember makes the worker of a recorded pod. A proxy that knows the pod goes on with it. If the
+// record is damaged, nothing is known but that the pod may have rules.
+func (a *Agent) remember(record recorded) error {
+	uid := record.ContainerID
+	if record.damage == nil && (record.UID != uid || record.Plan.Owner != a.options.Owner) {
 		return fmt.Errorf("the record of %s is of pod %q and owner %q: remove the file if that is another program's",
 			record.Attachment, record.UID, record.Plan.Owner)
 	}
-	if err := a.server.Set(zds.Workload{UID: record.UID}, nil); err != nil {
+	if err := a.server.Set(zds.Workload{UID: uid}, nil); err != nil {
 		return err
 	}
-	w := newWorker(a, record.UID)
+	w := newWorker(a, uid)
 	w.plan, w.recorded, w.recordedIn, w.set = record.Plan, true, record.NetnsID, true
-	a.workers[record.UID] = w
+	w.damaged, w.state.Err = record.damage != nil, record.damage
+	a.workers[uid] = w
 	return nil
 }
 
 // record notes the plan, before anything of the pod is in the kernel: what is there has a record.
 func (w *worker) record() error {
-	if w.recorded {
+	if w.recorded && !w.damaged {
 		return nil
 	}
 	err := w.agent.options.Journal.Write(journal.Record{
@@ -71,7 +81,7 @@ func (w *worker) record() error {
 	if err != nil {
 		return fmt.Errorf("record the plan: %w", err)
 	}
-	w.recorded, w.recordedIn = true, w.namespace.ID()
+	w.recorded, w.recordedIn, w.damaged = true, w.namespace.ID(), false
 	return nil
 }
 
@@ -83,6 +93,6 @@ func (w *worker) forgetRecord() error {
 	if err := w.agent.options.Journal.Remove(attachment(w.uid)); err != nil {
 		return fmt.Errorf("remove the record: %w", err)
 	}
-	w.recorded = false
+	w.recorded, w.damaged = false, false
 	return nil
 }

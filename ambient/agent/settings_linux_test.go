@@ -22,10 +22,10 @@ import (
 	"github.com/meshcni/meshcni/interception/nftables"
 )
 
-// recorded returns the record of pod a.
-func (n *node) recorded() journal.Record {
+// recorded returns the record of a pod.
+func (n *node) recorded(uid string) journal.Record {
 	n.t.Helper()
-	record, err := n.options.Journal.Read(attachment("a"))
+	record, err := n.options.Journal.Read(attachment(uid))
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestSparing(t *testing.T) {
 				}
 			}
 			n.awaitStatus(a, "a", ambient.StatusEnabled)
-			if got := n.recorded().Plan.IsSparing(); got != test.want {
+			if got := n.recorded("a").Plan.IsSparing(); got != test.want {
 				t.Errorf("the plan is sparing: %t, want %t", got, test.want)
 			}
 		})
@@ -193,7 +193,79 @@ func enrolledRecord(t *testing.T) journal.Record {
 	n.feed <- told(object("a"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	end()
-	return n.recorded()
+	return n.recorded("a")
+}
+
+// TestDamagedRecord has the record of pod a damaged while no agent runs. The next agent works all
+// the same, also for pod a.
+func TestDamagedRecord(t *testing.T) {
+	t.Parallel()
+	for name, wanted := range map[string]bool{"wanted": true, "not wanted": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			pods := map[string]*dataplanetest.Pod{"a": n.pod("a"), "b": n.pod("b")}
+			a, end := n.run()
+			proxy := n.proxy(nil)
+			n.feed <- all(true)
+			n.awaitStatus(a, "a", ambient.StatusEnabled)
+			n.awaitStatus(a, "b", ambient.StatusEnabled)
+			end()
+			file, err := filepath.Glob(filepath.Join(n.options.Journal.Directory, "*@a@*"))
+			if err != nil || len(file) != 1 {
+				t.Fatal(file, err)
+			}
+			if err := os.WriteFile(file[0], []byte("{"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			a, _ = n.run()
+			if got := a.Pods(); !slices.ContainsFunc(got, func(p Pod) bool { return p.UID == "a" && errors.Is(p.Err, journal.ErrRecord) }) {
+				t.Errorf("got %+v, want the damage of a's record", got)
+			}
+			n.feed <- all(wanted)
+			if !wanted {
+				n.awaitRest(a)
+				if n.captured(pods["a"]) || len(n.records()) > 0 {
+					t.Errorf("captured %t, records %v", n.captured(pods["a"]), n.records())
+				}
+				return
+			}
+			n.awaitPods(a, "that both pods are as wanted", bothServed)
+			n.connect(pods["a"], proxy, 1)
+			if got := n.recorded("a"); differs(got.Plan, n.state(pods["a"])) {
+				t.Errorf("the new record is of another plan:\n%s", got.Plan)
+			}
+		})
+	}
+}
+
+// TestEnrolEndsWithRun has the agent end while the plugin waits.
+func TestEnrolEndsWithRun(t *testing.T) {
+	t.Parallel()
+	for name, known := range map[string]bool{"unknown pod": false, "no proxy": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			pod := n.pod("a")
+			delete(n.paths, "a")
+			a, end := n.run()
+			if known {
+				n.feed <- told(object("a"))
+			}
+			answer := make(chan error, 1)
+			go func() {
+				_, err := n.hand(t.Context(), a, "a", pod)
+				answer <- err
+			}()
+			if known {
+				n.awaitPods(a, "that the plugin has handed pod a over", func(pods []Pod) bool { return len(pods) == 1 && pods[0].Seen.Open })
+			}
+			end()
+			if err := <-answer; !errors.Is(err, ErrStopped) {
+				t.Errorf("got %v, want ErrStopped", err)
+			}
+		})
+	}
 }
 
 // TestNamespaceIsReplacedMeanwhile has a pod whose network was replaced while no agent ran.
@@ -205,7 +277,7 @@ func TestNamespaceIsReplacedMeanwhile(t *testing.T) {
 	proxy := n.proxy(nil)
 	n.feed <- told(object("a"))
 	n.awaitStatus(first, "a", ambient.StatusEnabled)
-	former := n.recorded().NetnsID
+	former := n.recorded("a").NetnsID
 	end()
 	pod := n.pod("a")
 	second, _ := n.run()
@@ -214,7 +286,7 @@ func TestNamespaceIsReplacedMeanwhile(t *testing.T) {
 		return len(pods) == 1 && pods[0].Step == "" && pods[0].Seen.Proxy == ambient.ProxyServes
 	})
 	n.connect(pod, proxy, 1)
-	if n.recorded().NetnsID == former {
+	if n.recorded("a").NetnsID == former {
 		t.Error("the record is of the former namespace")
 	}
 }

@@ -102,7 +102,7 @@ func (w *worker) open(ctx context.Context) error {
 	if err := w.use(found.Netns); err != nil {
 		return err
 	}
-	if w.recorded && w.recordedIn != found.Netns.ID() { // the rules ended with the namespace of the record
+	if w.recorded && !w.damaged && w.recordedIn != found.Netns.ID() { // the rules ended with the namespace of the record
 		w.plan = nil
 		return w.forgetRecord()
 	}

@@ -49,6 +49,7 @@ type worker struct {
 	plan       *interception.Plan
 	recorded   bool // the journal may have a record
 	recordedIn interception.NetnsID
+	damaged    bool // the record that the journal has cannot be read
 	set        bool // the server was told of the pod
 	told       bool // and with the open namespace
 	draining   time.Time
@@ -193,10 +194,12 @@ func (w *worker) advance(ctx context.Context, alert <-chan struct{}, wanted ambi
 			return 0, false // what is in the namespace has to be looked at
 		}
 	}
+	finish := w.record // a damaged one anew
 	if !wanted.Enrolled {
-		if err := w.forget(); err != nil {
-			return w.failed(wanted, "", err), false
-		}
+		finish = w.forget
+	}
+	if err := finish(); err != nil {
+		return w.failed(wanted, "", err), false
 	}
 	w.failures.Reset()
 	w.looks.Reset()
