@@ -57,7 +57,7 @@ func node(t *testing.T, plan *interception.Plan) trace.World {
 
 func TestHostPlanWalks(t *testing.T) {
 	t.Parallel()
-	world := node(t, hostPlan(t, IstioNumbers(), interception.Facts{IPv6: true}))
+	world := node(t, hostPlan(t, IstioNumbers(), interception.Facts{IPv6: true, LoopbackIPv6: true}))
 	for name, test := range map[string]struct{ packet, from string }{
 		"a probe":                      {"tcp uid 0 gid 0 > 10.244.0.2:8080", "169.254.7.127"},
 		"a probe, v6":                  {"tcp uid 0 gid 0 > [fd00:10:244::2]:8080", "fd16:9254:7127:1337:ffff:ffff:ffff:ffff"},
@@ -87,7 +87,7 @@ func TestProbesReachTheApplication(t *testing.T) {
 	for _, own := range []string{"192.0.2.1", "2001:db8::1"} { // where the datapath bypasses the rules of the host
 		numbers.Probes = append(numbers.Probes, netip.MustParseAddr(own))
 	}
-	plan, err := PodPlan(DefaultOverrides(false), numbers, interception.Facts{IPv6: true}, "test-ambient")
+	plan, err := PodPlan(DefaultOverrides(false), numbers, interception.Facts{IPv6: true, LoopbackIPv6: true}, "test-ambient")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,9 +118,9 @@ func TestHostPlan(t *testing.T) {
 		facts   interception.Facts
 		sets    int
 	}{
-		"dual":                        {IstioNumbers(), interception.Facts{IPv6: true}, 2},
+		"dual":                        {IstioNumbers(), interception.Facts{IPv6: true, LoopbackIPv6: true}, 2},
 		"no IPv6":                     {IstioNumbers(), interception.Facts{}, 1},
-		"no IPv4 address":             {onlyV6, interception.Facts{IPv6: true}, 1},
+		"no IPv4 address":             {onlyV6, interception.Facts{IPv6: true, LoopbackIPv6: true}, 1},
 		"no IPv4 address and no IPv6": {onlyV6, interception.Facts{}, 0},
 	} {
 		plan := hostPlan(t, test.numbers, test.facts)

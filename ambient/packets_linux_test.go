@@ -12,8 +12,11 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/interception/iptables"
+	"github.com/meshcni/meshcni/interception/netfacts"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/trace"
+	"github.com/meshcni/meshcni/internal/kernel"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(dataplanetest.RunTests(m)) }
@@ -103,6 +106,31 @@ func compare(t *testing.T, pod *dataplanetest.Pod, world trace.World, line strin
 	}
 }
 
+// TestPodWithoutIPv6OnLoopback applies the plan in a namespace whose lo has no IPv6.
+func TestPodWithoutIPv6OnLoopback(t *testing.T) {
+	t.Parallel()
+	for name, backend := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := sandboxtest.NewPod(t)
+			if err := kernel.Of(pod.Netns.File()).WriteSysctl("ipv6/conf/lo/disable_ipv6", "1"); err != nil {
+				t.Fatal(err)
+			}
+			facts, err := netfacts.Read(pod.Netns)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, err := ambient.PodPlan(ambient.DefaultOverrides(true), ambient.IstioNumbers(), facts, "test-ambient")
+			if err == nil {
+				err = backend.Apply(t.Context(), pod.Netns, plan)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // planOf returns the plan of a pod with DNS capture and one annotation, key=value, or none.
 func planOf(t *testing.T, annotation string) *interception.Plan {
 	t.Helper()
@@ -114,7 +142,7 @@ func planOf(t *testing.T, annotation string) *interception.Plan {
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(warnings, err)
 	}
-	plan, err := ambient.PodPlan(overrides, ambient.IstioNumbers(), interception.Facts{IPv6: true}, "test-ambient")
+	plan, err := ambient.PodPlan(overrides, ambient.IstioNumbers(), interception.Facts{IPv6: true, LoopbackIPv6: true}, "test-ambient")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,9 @@ import (
 // the client. Nothing else is captured or changed: UDP other than DNS passes.
 //
 // The families are treated alike, each with its own addresses. Without Facts.IPv6 the rules apply
-// to IPv4 only. A Numbers that contradicts itself is an error that wraps [ErrNumbers].
+// to IPv4 only; without Facts.LoopbackIPv6 the replies of IPv6 are not delivered in the pod, and
+// captured connections to the pod over IPv6 fail. A Numbers that contradicts itself is an error
+// that wraps [ErrNumbers].
 func PodPlan(o Overrides, n Numbers, f interception.Facts, owner interception.Owner) (*interception.Plan, error) {
 	if err := n.Validate(); err != nil {
 		return nil, fmt.Errorf("plan ambient pod: %w", err)
@@ -128,6 +130,9 @@ func (p podPlanner) replies() {
 	out.Do("replies.restore", interception.Match{ConnMark: interception.Is(p.ReplyMark)}, interception.RestoreMark{},
 		"replies go back to the proxy, not to its client")
 	for _, family := range p.families() {
+		if family == interception.IPv6 && !p.facts.LoopbackIPv6 {
+			continue // the kernel refuses the route
+		}
 		p.builder.Route(interception.Route{
 			ID: id("replies.route", family), Type: interception.RouteLocal, Destination: everywhere(family), Device: "lo", Table: p.Table,
 			Why: "replies to the proxy are delivered in the pod",

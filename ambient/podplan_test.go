@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,7 +22,7 @@ func podPlan(t *testing.T, annotations map[string]string, dns bool) *interceptio
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := PodPlan(o, IstioNumbers(), interception.Facts{IPv6: true}, "test-ambient")
+	plan, err := PodPlan(o, IstioNumbers(), interception.Facts{IPv6: true, LoopbackIPv6: true}, "test-ambient")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,6 +177,28 @@ func TestPodPlanWithoutIPv6NamesNoIPv6(t *testing.T) {
 	}
 	if text := plan.String(); strings.Contains(text, "v6") || strings.Contains(text, "::") {
 		t.Errorf("a plan without IPv6 names it:\n%s", text)
+	}
+}
+
+// TestPodPlanWithoutIPv6OnLoopback checks that only what the kernel would refuse is left out.
+func TestPodPlanWithoutIPv6OnLoopback(t *testing.T) {
+	t.Parallel()
+	whole := podPlan(t, nil, true)
+	plan, err := PodPlan(DefaultOverrides(true), IstioNumbers(), interception.Facts{IPv6: true}, "test-ambient")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := slices.DeleteFunc(slices.Clone(whole.Objects), func(o interception.Object) bool {
+		switch o := o.(type) {
+		case interception.Route:
+			return o.ID == "replies.route.v6"
+		case interception.PolicyRule:
+			return o.ID == "replies.rule.v6"
+		}
+		return false
+	})
+	if len(want) != len(whole.Objects)-2 || !reflect.DeepEqual(plan.Objects, want) {
+		t.Errorf("got\n%s\nand with IPv6 on lo\n%s", plan, whole)
 	}
 }
 

@@ -164,7 +164,7 @@ func TestPodPlanDoesWhatUpstreamDoes(t *testing.T) {
 		"dns for the pod":     {annotations: map[string]string{"ambient.istio.io/dns-capture": "true"}, dns: true},
 		"dns not for the pod": {annotations: map[string]string{"ambient.istio.io/dns-capture": "false"}, dnsDefault: true},
 	} {
-		for _, facts := range []interception.Facts{{}, {IPv6: true}} {
+		for _, facts := range []interception.Facts{{}, {IPv6: true, LoopbackIPv6: true}} {
 			t.Run(name+map[bool]string{true: " dual"}[facts.IPv6], func(t *testing.T) {
 				t.Parallel()
 				overrides, warnings, err := Istio().Parse(interception.Pod{Annotations: test.annotations}, DefaultOverrides(test.dnsDefault))

@@ -95,7 +95,7 @@ func TestPodIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, server, "a")
-	plan, err := ambient.PodPlan(ambient.DefaultOverrides(false), ambient.IstioNumbers(), interception.Facts{IPv6: true}, "test-ambient")
+	plan, err := ambient.PodPlan(ambient.DefaultOverrides(false), ambient.IstioNumbers(), interception.Facts{IPv6: true, LoopbackIPv6: true}, "test-ambient")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestHandover(t *testing.T) {
 // capture applies the plan of a pod that asks for nothing.
 func capture(t *testing.T, namespace *interception.Netns) {
 	t.Helper()
-	plan, err := ambient.PodPlan(ambient.DefaultOverrides(false), ambient.IstioNumbers(), interception.Facts{IPv6: true}, "test-ambient")
+	plan, err := ambient.PodPlan(ambient.DefaultOverrides(false), ambient.IstioNumbers(), interception.Facts{IPv6: true, LoopbackIPv6: true}, "test-ambient")
 	if err != nil {
 		t.Fatal(err)
 	}
