@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/interception"
@@ -43,20 +44,25 @@ func (a *Agent) follow(ctx context.Context) error {
 	}
 }
 
-// learn changes what is known, and wakes the workers that it concerns.
+// learn changes what is known, and wakes the workers that it concerns. What is told again without a
+// change concerns none.
 func (a *Agent) learn(change Change) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	concerned := map[string]bool{}
 	for _, namespace := range change.Namespaces {
-		a.namespaces[namespace.Name] = namespace
-		for uid, pod := range a.pods {
-			concerned[uid] = concerned[uid] || pod.Namespace == namespace.Name
+		if replaces(a.namespaces, namespace.Name, namespace) {
+			for uid, pod := range a.pods {
+				if pod.Namespace == namespace.Name {
+					concerned[uid] = true
+				}
+			}
 		}
 	}
 	for _, pod := range change.Pods {
-		a.pods[pod.UID] = pod
-		concerned[pod.UID] = true
+		if replaces(a.pods, pod.UID, pod) {
+			concerned[pod.UID] = true
+		}
 	}
 	for _, uid := range change.Gone {
 		delete(a.pods, uid)
@@ -68,13 +74,19 @@ func (a *Agent) learn(change Change) {
 			concerned[uid] = true
 		}
 	}
-	for uid, is := range concerned {
-		if is {
-			a.wake(uid)
-		}
+	for uid := range concerned {
+		a.wake(uid)
 	}
 	close(a.changed)
 	a.changed = make(chan struct{})
+}
+
+// replaces puts an object among those that are known, and reports whether it was not there or has
+// changed.
+func replaces[T any](known map[string]T, key string, object T) bool {
+	former, is := known[key]
+	known[key] = object
+	return !is || !reflect.DeepEqual(former, object)
 }
 
 // wake wakes the worker of a pod. A pod that is wanted gets one. The caller holds mu.

@@ -30,7 +30,7 @@ const owner interception.Owner = "test-ambient"
 // node is a node with the agent's surroundings: the API server's feed, the pods' namespaces, the
 // host's namespace and the proxy's socket.
 type node struct {
-	t         *testing.T
+	t         testing.TB
 	options   Options
 	dataplane interception.Dataplane
 	feed      chan Change
@@ -90,7 +90,7 @@ func (n *node) Verify(pod podnetns.Pod, file *os.File) (*interception.Netns, err
 	return finder.Verify(pod, file)
 }
 
-func newNode(t *testing.T) *node {
+func newNode(t testing.TB) *node {
 	t.Helper()
 	dataplane, err := nftables.New(nftables.Options{})
 	if err != nil {

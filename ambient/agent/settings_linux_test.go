@@ -239,6 +239,38 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
+// TestToldAgain checks that the agent looks at a pod when the feed tells of a change, and not when
+// it tells the same again.
+func TestToldAgain(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	a, err := New(t.Context(), n.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorker(a, "a")
+	a.workers["a"] = w
+	labelled := told()
+	labelled.Namespaces[0].Labels = map[string]string{"changed": "true"}
+	for i, change := range []struct {
+		Change
+		nudges bool
+	}{
+		{told(object("a")), true},
+		{told(object("a")), false},
+		{told(optedOut("a")), true},
+		{labelled, true},
+		{labelled, false},
+		{told(object("b")), true}, // the namespace has no label any more
+		{Change{Pods: []ambient.Pod{object("b")}}, false},
+	} {
+		w.begin()
+		if a.learn(change.Change); w.nudged != change.nudges {
+			t.Errorf("change %d: the worker looks again: %t, want %t", i, w.nudged, change.nudges)
+		}
+	}
+}
+
 // TestEnrolEndsWithRun has the agent end while the plugin waits.
 func TestEnrolEndsWithRun(t *testing.T) {
 	t.Parallel()

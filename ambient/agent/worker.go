@@ -190,8 +190,11 @@ func (w *worker) advance(ctx context.Context, alert <-chan struct{}, wanted ambi
 			return w.failed(wanted, step, err), false
 		}
 		w.seen = w.seen.After(step)
-		if step == ambient.StepOpen {
+		switch step { //nolint:exhaustive // after the others nothing has to be looked at
+		case ambient.StepOpen:
 			return 0, false // what is in the namespace has to be looked at
+		case ambient.StepTell:
+			return w.advanceServed(ctx, alert, wanted)
 		}
 	}
 	finish := w.record // a damaged one anew
@@ -206,6 +209,19 @@ func (w *worker) advance(ctx context.Context, alert <-chan struct{}, wanted ambi
 	w.publish(wanted, "", nil)
 	w.settle()
 	return w.agent.options.Round, !wanted.Enrolled
+}
+
+// advanceServed goes on after the proxy has acknowledged the pod. The rules have not changed since
+// they were looked at, so that the proxy's listeners suffice.
+func (w *worker) advanceServed(ctx context.Context, alert <-chan struct{}, wanted ambient.Wanted) (pause time.Duration, over bool) {
+	var err error
+	if w.seen.Proxy, err = w.lookAtProxy(wanted); err != nil {
+		return w.failed(wanted, "", err), false
+	}
+	if w.seen.Proxy != ambient.ProxyServes {
+		return 0, false
+	}
+	return w.advance(ctx, alert, wanted)
 }
 
 // failed notes a failure, and returns how long to wait.

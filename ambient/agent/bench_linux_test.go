@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/zds"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podnetns"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
+)
+
+// The limits of an enrolment by the plugin's event.
+const (
+	mostBeyondParts = 1.0    // ms, in the median, beyond Apply, an acknowledgement and an edit of a set
+	mostAtP99       = 10.0   // ms beyond them, at the 99th percentile
+	mostOf200       = 1000.0 // ms, until the last of 200 at once
+)
+
+// BenchmarkEnrol compares an enrolment by the plugin's event, observed acknowledgement included,
+// with what it cannot do without: Apply of the same plan, a bare acknowledgement and one edit of a
+// set, each measured right after it.
+func BenchmarkEnrol(b *testing.B) {
+	n := newNode(b)
+	a, _ := n.run()
+	n.proxy(nil)
+	parts := newParts(b, n)
+	var beyond, enrolled []float64
+	for i := 0; b.Loop(); i++ {
+		pod, other := n.bare(i), sandboxtest.NewPod(b)
+		took := milliseconds(func() { n.enrol(a, pod) })
+		enrolled = append(enrolled, took)
+		beyond = append(beyond, took-milliseconds(func() { parts.do(other, i) }))
+	}
+	slices.Sort(enrolled)
+	slices.Sort(beyond)
+	median, p99 := beyond[len(beyond)/2], beyond[len(beyond)*99/100]
+	b.ReportMetric(enrolled[len(enrolled)/2], "ms/enrolment")
+	b.ReportMetric(median, "ms-beyond-parts")
+	b.ReportMetric(p99, "ms-beyond-parts-p99")
+	if len(beyond) >= 100 && (median > mostBeyondParts || p99 > mostAtP99) {
+		b.Errorf("NOT MET: %.2f ms beyond its parts in the median and %.2f ms at p99, and the limits are %.0f and %.0f",
+			median, p99, mostBeyondParts, mostAtP99)
+	}
+}
+
+// BenchmarkEnrolTogether enrols 200 pods at once.
+func BenchmarkEnrolTogether(b *testing.B) {
+	n := newNode(b)
+	a, _ := n.run()
+	n.proxy(nil)
+	var took []float64
+	for i := 0; b.Loop(); i++ {
+		pods := make([]barePod, 200)
+		for k := range pods {
+			pods[k] = n.bare(i*len(pods) + k)
+		}
+		took = append(took, milliseconds(func() {
+			var group sync.WaitGroup
+			for _, pod := range pods {
+				group.Go(func() { n.enrol(a, pod) })
+			}
+			group.Wait()
+		}))
+	}
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2], "ms/200-pods")
+	if took[len(took)/2] > mostOf200 {
+		b.Errorf("NOT MET: 200 pods at once take %.0f ms, and the limit is %.0f", took[len(took)/2], mostOf200)
+	}
+}
+
+func milliseconds(do func()) float64 {
+	begin := time.Now()
+	do()
+	return float64(time.Since(begin)) / float64(time.Millisecond)
+}
+
+// barePod is a pod without an application, of which the feed has told.
+type barePod struct {
+	podnetns.Pod
+	file *os.File
+}
+
+// bare makes the namespace of the pod with a number.
+func (n *node) bare(number int) barePod {
+	n.t.Helper()
+	namespace := sandboxtest.NewPod(n.t).Namespace
+	address := netip.AddrFrom4([4]byte{10, byte(number >> 16), byte(number >> 8), byte(number)})
+	err := namespace.SetUp("lo")
+	if err == nil {
+		err = namespace.AddAddress(n.t.Context(), "lo", netip.PrefixFrom(address, address.BitLen()))
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	uid := address.String()
+	object := object(uid)
+	object.Addresses = nil // the API server does not know it yet
+	n.feed <- told(object)
+	file, err := os.Open(namespace.Path())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return barePod{podnetns.Pod{Namespace: "shop", Name: object.Name, UID: uid, IPs: []netip.Addr{address}}, file}
+}
+
+func (n *node) enrol(a *Agent, pod barePod) {
+	if decision, err := a.Enrol(n.t.Context(), pod.Pod, pod.file); err != nil || !decision.Capture {
+		n.t.Errorf("%+v, %v", decision, err)
+	}
+}
+
+// parts are what an enrolment consists of, done without an agent.
+type parts struct {
+	*node
+	server *zds.Server
+	host   *interception.Netns
+	pods   *interception.Plan
+}
+
+// newParts makes a second node, whose proxy is told of pods directly.
+func newParts(b *testing.B, of *node) *parts {
+	b.Helper()
+	p := &parts{node: newNode(b)}
+	var err error
+	if p.server, err = zds.Listen(b.Context(), p.options.Socket, zds.Options{}); err != nil {
+		b.Fatal(err)
+	}
+	go p.server.Serve(b.Context())
+	p.proxy(nil)
+	p.host = p.options.Host
+	facts := interception.Facts{IPv6: true, LoopbackIPv6: true}
+	hosts, err := ambient.HostPlan(of.options.Numbers, facts, owner)
+	if err == nil {
+		err = p.dataplane.Apply(b.Context(), p.host, hosts)
+	}
+	if err == nil {
+		p.pods, err = ambient.PodPlan(of.options.Defaults, of.options.Numbers, facts, owner)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return p
+}
+
+// do enrols a pod step by step.
+func (p *parts) do(pod *sandboxtest.Pod, number int) {
+	address := netip.AddrFrom4([4]byte{10, byte(number >> 16), byte(number >> 8), byte(number)})
+	uid := address.String()
+	err := p.dataplane.Apply(p.t.Context(), pod.Netns, p.pods)
+	if err == nil {
+		err = p.server.Set(zds.Workload{UID: uid, Name: "pod", Namespace: "shop"}, pod.Netns)
+	}
+	if err == nil {
+		err = p.server.Await(p.t.Context(), uid)
+	}
+	if err == nil {
+		edit := interception.SetEdit{Add: map[netip.Addr]string{address: uid}}
+		err = p.options.Sets.UpdateSet(p.t.Context(), p.host, owner, ambient.ProbeSet(interception.IPv4), edit)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
