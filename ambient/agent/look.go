@@ -42,7 +42,7 @@ func (w *worker) look(ctx context.Context, wanted ambient.Wanted) (err error) {
 	}
 	w.seen.InSets = w.agent.sets.holdsAny(w.uid)
 	if wanted.Enrolled {
-		w.seen.InSets = w.agent.sets.holdsAll(w.uid, w.addresses())
+		w.seen.InSets = w.agent.sets.holds(w.uid, w.addresses())
 	}
 	return nil
 }

@@ -86,16 +86,28 @@ func (s *sets) restore(ctx context.Context) (*interception.Plan, interception.St
 	return plan, state, err
 }
 
-// holdsAll reports whether a pod has all of these addresses in the sets.
-func (s *sets) holdsAll(uid string, addresses []netip.Addr) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// holds reports whether a pod has all of these addresses in the sets, and no others.
+func (s *sets) holds(uid string, addresses []netip.Addr) bool {
 	if s.options.Host == nil {
 		return true
 	}
+	if len(s.others(uid, addresses)) > 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.ready && !slices.ContainsFunc(addresses, func(a netip.Addr) bool {
 		return s.has[interception.FamilyOf(a)] && s.owner[a] != uid
 	})
+}
+
+// others returns the pod's members that are none of its addresses. While it has no address, none is
+// out of place.
+func (s *sets) others(uid string, addresses []netip.Addr) []netip.Addr {
+	if len(addresses) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(s.of(uid), func(a netip.Addr) bool { return slices.Contains(addresses, a) })
 }
 
 // holdsAny reports whether a pod may have an address in the sets.
@@ -120,12 +132,19 @@ func (s *sets) of(uid string) (addresses []netip.Addr) {
 	return addresses
 }
 
-// enter adds a pod's addresses.
+// enter adds a pod's addresses, and removes those that it had before.
 func (s *sets) enter(ctx context.Context, uid string, addresses []netip.Addr) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
-	return s.edit(ctx, addresses, func(edit *interception.SetEdit, a netip.Addr) { edit.Add[a] = uid })
+	others := s.others(uid, addresses)
+	return s.edit(ctx, slices.Concat(addresses, others), func(edit *interception.SetEdit, a netip.Addr) {
+		if slices.Contains(others, a) {
+			edit.Remove[a] = uid
+		} else {
+			edit.Add[a] = uid
+		}
+	})
 }
 
 // leave removes the addresses that are the pod's.
@@ -151,7 +170,7 @@ func (s *sets) edit(ctx context.Context, addresses []netip.Addr, change func(*in
 	for _, family := range families() {
 		edit := interception.SetEdit{Add: map[netip.Addr]string{}, Remove: map[netip.Addr]string{}}
 		for _, address := range addresses {
-			if interception.FamilyOf(address) == family && s.holds(family) {
+			if interception.FamilyOf(address) == family && s.keeps(family) {
 				change(&edit, address)
 			}
 		}
@@ -167,8 +186,8 @@ func (s *sets) edit(ctx context.Context, addresses []netip.Addr, change func(*in
 	return nil
 }
 
-// holds reports whether the host has a set for a family.
-func (s *sets) holds(family interception.Family) bool {
+// keeps reports whether the host has a set for a family.
+func (s *sets) keeps(family interception.Family) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.has[family]
