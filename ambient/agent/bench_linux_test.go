@@ -20,11 +20,13 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
-// The limits of an enrolment by the plugin's event.
+// The limits of an enrolment by the plugin's event, and of what follows.
 const (
 	mostBeyondParts = 1.0    // ms, in the median, beyond Apply, an acknowledgement and an edit of a set
 	mostAtP99       = 10.0   // ms beyond them, at the 99th percentile
 	mostOf200       = 1000.0 // ms, until the last of 200 at once
+	mostHeal        = 20.0   // ms, from a flush to the rules' return
+	mostOf500       = 1000.0 // ms of CPU, to observe and compare 500 pods
 )
 
 // BenchmarkEnrol compares an enrolment by the plugin's event, observed acknowledgement included,
@@ -80,6 +82,78 @@ func BenchmarkEnrolTogether(b *testing.B) {
 	if took[len(took)/2] > mostOf200 {
 		b.Errorf("NOT MET: 200 pods at once take %.0f ms, and the limit is %.0f", took[len(took)/2], mostOf200)
 	}
+}
+
+// BenchmarkHeal removes the rules of a pod, and waits until they are there again.
+func BenchmarkHeal(b *testing.B) {
+	n := newNode(b)
+	pod := n.pod("a")
+	a, _ := n.run()
+	n.proxy(nil)
+	n.feed <- told(object("a"))
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	namespace, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer namespace.Close()
+	plan := n.recorded("a").Plan
+	var took []float64
+	for b.Loop() {
+		took = append(took, milliseconds(func() {
+			n.flush(namespace)
+			n.await(func() bool { return !differs(plan, n.state(pod)) }, func() string { return describe(a) })
+		}))
+	}
+	slices.Sort(took)
+	median := took[len(took)/2]
+	b.ReportMetric(median, "ms/heal")
+	if median > mostHeal {
+		b.Errorf("NOT MET: rules return after %.1f ms, and the limit is %.0f", median, mostHeal)
+	}
+}
+
+// BenchmarkObserve observes 500 pods, and compares each with its plan, as a round does.
+func BenchmarkObserve(b *testing.B) {
+	n := newNode(b)
+	plan, err := ambient.PodPlan(n.options.Defaults, n.options.Numbers, interception.Facts{IPv6: true, LoopbackIPv6: true}, owner)
+	if err != nil {
+		b.Fatal(err)
+	}
+	pods := make([]*sandboxtest.Pod, 500)
+	for i := range pods {
+		pods[i] = sandboxtest.NewPod(b)
+		if err := n.dataplane.Apply(b.Context(), pods[i].Netns, plan); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var took []float64
+	for b.Loop() {
+		begin := ownCPU(b)
+		for _, pod := range pods {
+			state, err := n.dataplane.Observe(b.Context(), pod.Netns, owner)
+			if err != nil || differs(plan, state) {
+				b.Fatal(err, state)
+			}
+		}
+		took = append(took, float64(ownCPU(b)-begin)/float64(time.Millisecond))
+	}
+	slices.Sort(took)
+	median := took[len(took)/2]
+	b.ReportMetric(median, "CPU-ms/500-pods")
+	if median > mostOf500 {
+		b.Errorf("NOT MET: 500 pods take %.0f ms of CPU, and the limit is %.0f", median, mostOf500)
+	}
+}
+
+// ownCPU returns the CPU time of this process.
+func ownCPU(b *testing.B) time.Duration {
+	b.Helper()
+	var usage unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // onTmpfs returns a directory on a tmpfs, where a node has its run directory.
