@@ -34,7 +34,7 @@ const (
 // set, each measured right after it.
 func BenchmarkEnrol(b *testing.B) {
 	n := newNode(b)
-	n.options.Journal.Directory = onTmpfs(b)
+	n.options.Journal.Directory = filepath.Join(onTmpfs(b, ""), "journal") // as on a node
 	a, _ := n.run()
 	n.proxy(nil)
 	parts := newParts(b, n)
@@ -60,7 +60,7 @@ func BenchmarkEnrol(b *testing.B) {
 // BenchmarkEnrolTogether enrols 200 pods at once.
 func BenchmarkEnrolTogether(b *testing.B) {
 	n := newNode(b)
-	n.options.Journal.Directory = onTmpfs(b)
+	n.options.Journal.Directory = filepath.Join(onTmpfs(b, ""), "journal") // as on a node
 	a, _ := n.run()
 	n.proxy(nil)
 	var took []float64
@@ -154,21 +154,6 @@ func ownCPU(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
-// onTmpfs returns a directory on a tmpfs, where a node has its run directory.
-func onTmpfs(b *testing.B) string {
-	b.Helper()
-	dir := b.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0700"); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			b.Error(err)
-		}
-	})
-	return filepath.Join(dir, "journal")
 }
 
 func milliseconds(do func()) float64 {

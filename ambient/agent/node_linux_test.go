@@ -10,9 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/ambienttest"
@@ -330,4 +333,19 @@ func (n *node) flush(in *interception.Netns) {
 	if err := n.dataplane.Remove(n.t.Context(), in, owner); err != nil {
 		n.t.Fatal(err)
 	}
+}
+
+// onTmpfs mounts a tmpfs with more options (tmpfs(5)), or none, and returns its directory.
+func onTmpfs(t testing.TB, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, strings.Trim("mode=0700,"+options, ",")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }

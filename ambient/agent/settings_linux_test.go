@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/ambient/zds"
@@ -119,23 +121,6 @@ func TestListenersAreObserved(t *testing.T) {
 		t.Error(err)
 	}
 	n.connect(pod, n.awaitProxy(a), 1)
-}
-
-// TestFullDisk captures no pod whose record cannot be written.
-func TestFullDisk(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	n.options.Journal.Directory = filepath.Join(n.options.Journal.Directory, "without", "parents")
-	pod := n.pod("a")
-	a, _ := n.run()
-	n.proxy(nil)
-	n.feed <- told(object("a"))
-	n.awaitPods(a, "that the record cannot be written", func(pods []Pod) bool {
-		return len(pods) == 1 && pods[0].Step == ambient.StepEnter && errors.Is(pods[0].Err, os.ErrNotExist)
-	})
-	if n.captured(pod) || len(n.members()) > 0 {
-		t.Errorf("captured %t, members %v, want nothing in the kernel without a record", n.captured(pod), n.members())
-	}
 }
 
 // TestInvalidUID has a UID that no file can be named after. Another pod is served.
@@ -294,6 +279,34 @@ func TestAddressesChange(t *testing.T) {
 			return fmt.Sprintf("members %v, want %v; the agent says %s", n.members(), want, describe(a))
 		})
 	}
+}
+
+// TestFullDisk has no room for records: a pod without a record is not touched. It is enrolled as
+// soon as there is room.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	disk := onTmpfs(t, "size=64k")
+	n.options.Journal.Directory = filepath.Join(disk, "journal")
+	rest := filepath.Join(disk, "rest")
+	if err := os.WriteFile(rest, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("a file that is larger than the disk: %v", err)
+	}
+	pod := n.pod("a")
+	a, _ := n.run()
+	proxy := n.proxy(nil)
+	n.feed <- told(object("a"))
+	n.awaitPods(a, "that there is no room", func(pods []Pod) bool {
+		return len(pods) == 1 && pods[0].Step == ambient.StepEnter && errors.Is(pods[0].Err, unix.ENOSPC)
+	})
+	if n.captured(pod) || len(n.members()) > 0 {
+		t.Errorf("captured %t, members %v, want neither", n.captured(pod), n.members())
+	}
+	if err := os.Remove(rest); err != nil {
+		t.Fatal(err)
+	}
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	n.connect(pod, proxy, 1)
 }
 
 // TestEnrolEndsWithRun has the agent end while the plugin waits.
