@@ -135,7 +135,7 @@ func (w *worker) lookWhetherDrained() error {
 	if w.seen.Drained = time.Since(w.draining) >= w.agent.options.DrainTimeout; w.seen.Drained {
 		return nil
 	}
-	found, err := proxySockets(w.namespace, w.agent.options.Numbers)
+	found, err := proxySockets(w.namespace, w.agent.options.Numbers, func(s sockets) bool { return s.connected })
 	w.seen.Drained = !found.connected
 	return err
 }
@@ -150,7 +150,7 @@ func (w *worker) lookAtProxy(wanted ambient.Wanted) (ambient.Proxy, error) {
 	case !w.told || w.agent.server.Await(ended(), w.uid) != nil:
 		return ambient.ProxyUntold, nil
 	}
-	found, err := proxySockets(w.namespace, w.agent.options.Numbers)
+	found, err := proxySockets(w.namespace, w.agent.options.Numbers, func(s sockets) bool { return s.listening })
 	if err != nil || !found.listening {
 		return ambient.ProxyTold, err
 	}

@@ -12,6 +12,6 @@ import (
 // sockets is what a proxy has in the namespace of a pod.
 type sockets struct{ listening, connected bool }
 
-func proxySockets(*interception.Netns, ambient.Numbers) (sockets, error) {
+func proxySockets(*interception.Netns, ambient.Numbers, func(sockets) bool) (sockets, error) {
 	return sockets{}, interception.ErrUnsupported
 }
