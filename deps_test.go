@@ -101,15 +101,15 @@ func rules(t *testing.T) []rule {
 			},
 		},
 		{
-			why:    "only tests, the harness that importers use, and the demonstration need internal/testing",
+			why:    "only tests, the harnesses that importers use, and the demonstration need internal/testing",
 			from:   []string{"./..."},
-			except: []string{"./interception/dataplanetest/...", "./internal/testing/...", "./examples/demo"},
+			except: []string{"./interception/dataplanetest/...", "./ambient/ambienttest/nodes", "./internal/testing/...", "./examples/demo"},
 			never:  []string{"./internal/testing/..."},
 		},
 		{
 			why:    "what only tests need isn't linked into products",
 			from:   []string{"./..."},
-			except: []string{"./interception/dataplanetest", "./internal/testing/..."},
+			except: []string{"./interception/dataplanetest", "./ambient/ambienttest/nodes", "./internal/testing/..."},
 			never:  []string{"testing", "github.com/google/go-cmp/...", "github.com/rogpeppe/go-internal/..."},
 		},
 		{
@@ -278,7 +278,7 @@ func TestImportRulesCatch(t *testing.T) {
 			"./examples/istio-cni", "./internal/testing/sandbox",
 			[]string{
 				"./examples/istio-cni imports ./internal/testing/sandbox: " +
-					"only tests, the harness that importers use, and the demonstration need internal/testing",
+					"only tests, the harnesses that importers use, and the demonstration need internal/testing",
 			},
 		},
 		"a flag library in the plugin": {

@@ -162,6 +162,7 @@ func (p *pod) destination(from *net.TCPConn) (netip.AddrPort, error) {
 const connectWithin = 10 * time.Second
 
 func (p *pod) forward(from *net.TCPConn, to netip.AddrPort, dialer *net.Dialer) error {
+	p.relayed.Add(1)
 	ctx, cancel := context.WithTimeout(p.ctx, connectWithin)
 	defer cancel()
 	var conn net.Conn
@@ -175,7 +176,6 @@ func (p *pod) forward(from *net.TCPConn, to netip.AddrPort, dialer *net.Dialer) 
 	onward, _ := conn.(*net.TCPConn) // a TCP connection is one
 	defer onward.Close()             //nolint:errcheck // a relay cannot report it
 	defer context.AfterFunc(p.ctx, func() { _ = onward.Close() })()
-	p.relayed.Add(1)
 	relay(from, onward)
 	return nil
 }

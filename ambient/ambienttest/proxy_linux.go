@@ -63,7 +63,8 @@ func (p *Proxy) Serves(uid string) bool {
 	return p.pods[uid] != nil
 }
 
-// Relayed returns how many connections the proxy has relayed so far.
+// Relayed returns how many connections the proxy has begun to relay so far, also to destinations
+// that have refused.
 func (p *Proxy) Relayed() int { return int(p.relayed.Load()) }
 
 // run connects to the agent again and again until the context ends.

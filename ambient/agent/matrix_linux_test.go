@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/iptables"
+	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// cell is a connection that each backend and family is tried with.
+type cell struct {
+	direction, what string
+	from, to        string // the names of places; "localhost" is the pod itself
+	network         string
+	port            uint16
+	// relays are how many times the nodes' proxies relay it, and answered whether an application
+	// answers: what the mesh is for, besides that trace and kernel agree.
+	relays   [2]int
+	answered bool
+}
+
+func tcp(direction, what, from, to string, relays ...int) cell {
+	return cell{direction, what, from, to, "tcp", 8080, [2]int(relays), true}
+}
+
+func refused(what, from, to string, port uint16, relays ...int) cell {
+	return cell{"to the proxy", what, from, to, "tcp", port, [2]int(relays), false}
+}
+
+func cells() []cell {
+	all := []cell{
+		tcp("same node", "captured on both sides", "client-1", "server-1", 2, 0),
+		tcp("same node", "captured at the client", "client-1", "plain-1", 1, 0),
+		tcp("same node", "captured at the server", "plain-1", "server-1", 1, 0),
+		tcp("same node", "not captured", "plain-1", "other-1", 0, 0),
+		tcp("across nodes", "captured on both sides", "client-1", "server-2", 1, 1),
+		tcp("across nodes", "captured at the client", "client-1", "plain-2", 1, 0),
+		tcp("across nodes", "captured at the server", "plain-1", "server-2", 0, 1),
+		tcp("across nodes", "not captured", "plain-1", "plain-2", 0, 0),
+		tcp("own address", "captured", "client-1", "client-1", 0, 0),
+		tcp("own address", "not captured", "plain-1", "plain-1", 0, 0),
+		tcp("loopback", "captured", "client-1", "localhost", 0, 0),
+		tcp("from another host", "captured", "host-2", "server-1", 1, 0),
+		tcp("from the host", "not captured", "host-1", "plain-1", 0, 0),
+		tcp("same node", "to an ingress", "plain-1", "ingress-1", 0, 0),
+		tcp("across nodes", "from an ingress", "ingress-1", "server-2", 1, 1),
+		tcp("across nodes", "outbound port excluded", "no-port-out-1", "plain-2", 0, 0),
+		tcp("across nodes", "outbound port excluded, captured at the server", "no-port-out-1", "server-2", 0, 1),
+		tcp("across nodes", "outbound range excluded", "no-net-out-1", "plain-2", 0, 0),
+		tcp("same node", "outbound range of others excluded", "no-net-out-1", "plain-1", 1, 0),
+		tcp("across nodes", "inbound port excluded", "plain-1", "no-port-in-2", 0, 0),
+		tcp("across nodes", "inbound port excluded, captured at the client", "client-1", "no-port-in-2", 1, 0),
+		{"across nodes", "UDP", "client-1", "server-2", "udp", 8080, [2]int{}, true},
+		{"across nodes", "DNS without capture", "client-1", "plain-2", "udp", 53, [2]int{}, true},
+		{"across nodes", "DNS over TCP without capture", "client-1", "plain-2", "tcp", 53, [2]int{1, 0}, true},
+		{"across nodes", "nobody listens", "client-1", "server-2", "tcp", 8081, [2]int{1, 1}, false},
+		{"across nodes", "nobody listens, not captured", "plain-1", "plain-2", "tcp", 8081, [2]int{}, false},
+	}
+	for _, port := range []uint16{15001, 15006, 15008} {
+		at := "port " + strconv.Itoa(int(port))
+		all = append(all,
+			refused(at+", from the pod itself", "client-1", "localhost", port, 0, 0),
+			refused(at+", from the pod's own address", "client-1", "client-1", port, 0, 0),
+			refused(at+", from outside", "plain-1", "server-2", port, 0, 0),
+			refused(at+", from another pod", "client-1", "server-2", port, 0, 0),
+		)
+	}
+	return all
+}
+
+// whileProxiesAreAway are the cells after the end of all proxies: what is captured does not go out
+// in clear text.
+func whileProxiesAreAway() []cell {
+	return []cell{
+		{"no proxy", "captured at the client", "client-1", "plain-2", "tcp", 8080, [2]int{}, false},
+		{"no proxy", "captured at the server", "plain-1", "server-2", "tcp", 8080, [2]int{}, false},
+		tcp("no proxy", "not captured", "plain-1", "plain-2", 0, 0),
+		tcp("no proxy", "own address", "client-1", "client-1", 0, 0),
+	}
+}
+
+// fromTheHost is the kubelet's probe of an enrolled pod, which passes if the host has its rules.
+func fromTheHost() cell { return tcp("from the host", "captured", "host-1", "server-1", 0, 0) }
+
+// missing are the cells that nothing tries, and why.
+var missing = []string{
+	"from the host, captured, on iptables: package iptables has no live sets, which the host's rules need",
+}
+
+// matrix is which connections were tried, by backend and family.
+type matrix struct {
+	mu      sync.Mutex
+	columns map[string]bool
+	rows    []string
+	results map[[2]string]string // by row and column
+}
+
+func (m *matrix) set(row, column, result string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.columns[column] = true
+	if !slices.Contains(m.rows, row) {
+		m.rows = append(m.rows, row)
+	}
+	m.results[[2]string{row, column}] = result
+}
+
+func (m *matrix) String() string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	columns := slices.Sorted(maps.Keys(m.columns))
+	_, _ = fmt.Fprintf(w, "\t%s\t\n", strings.Join(columns, "\t"))
+	slices.Sort(m.rows)
+	for _, row := range m.rows {
+		_, _ = fmt.Fprint(w, row, "\t")
+		for _, column := range columns {
+			_, _ = fmt.Fprint(w, m.results[[2]string{row, column}], "\t")
+		}
+		_, _ = fmt.Fprintln(w)
+	}
+	_ = w.Flush() // into a string
+	for _, gap := range missing {
+		_, _ = fmt.Fprintf(&text, "missing: %s\n", gap)
+	}
+	return text.String()
+}
+
+// The results of a cell that was tried.
+const (
+	asWanted  = "ok"
+	otherwise = "not as wanted"
+)
+
+// TestNodes sends connections through two nodes with an agent, a proxy and pods each, on each
+// backend, and compares where they end with package trace. It prints which were tried.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	native, err := nftables.New(nftables.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	backends := map[string]interception.Dataplane{"nftables": native}
+	for _, flavour := range []iptables.Flavour{iptables.Legacy, iptables.NFT} {
+		if backends["iptables-"+string(flavour)], err = iptables.New(iptables.Options{Flavour: flavour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tried := &matrix{columns: map[string]bool{}, results: map[[2]string]string{}}
+	t.Cleanup(func() { // when all subtests have ended
+		t.Logf("%d cells\n%s", len(tried.results), tried)
+		const columns, rows, withoutHostRules = 12, 42, 8
+		if got, want := len(tried.results), columns*rows+columns-withoutHostRules; got != want {
+			t.Errorf("%d cells were tried, want %d", got, want)
+		}
+	})
+	for name, backend := range backends {
+		for stack, families := range map[string][]interception.Family{
+			"v4": {interception.IPv4}, "v6": {interception.IPv6}, "dual": families(),
+		} {
+			t.Run(name+" "+stack, func(t *testing.T) {
+				t.Parallel()
+				newMesh(t, backend, families).tryAll(tried, name+" "+stack, families)
+			})
+		}
+	}
+}
+
+func (m *mesh) tryAll(tried *matrix, column string, families []interception.Family) {
+	m.t.Helper()
+	try := func(all []cell) {
+		world := m.world()
+		for _, c := range all {
+			for _, family := range families {
+				in := column
+				if len(families) > 1 {
+					in += "/" + family.String()
+				}
+				tried.set(c.direction+", "+c.what, in, m.try(world, c, family))
+			}
+		}
+	}
+	try(cells())
+	if m.nodes[0].options.Host != nil {
+		try([]cell{fromTheHost()})
+	}
+	for _, n := range m.nodes {
+		if err := n.proxy.Close(); err != nil {
+			m.t.Error(err)
+		}
+	}
+	m.silent = true
+	try(whileProxiesAreAway())
+}
+
+func (m *mesh) try(world trace.World, c cell, family interception.Family) (result string) {
+	m.t.Helper()
+	seen := m.travel(world, c.from, c.network, m.address(c, family))
+	if seen.Relays == c.relays && seen.Visit.Server.IsValid() == c.answered {
+		return asWanted
+	}
+	m.t.Errorf("%s, %s, %s: %s, want that it is relayed %v and answered: %t", c.direction, c.what, family, seen, c.relays, c.answered)
+	return otherwise
+}
+
+// address returns where a cell's connection goes.
+func (m *mesh) address(c cell, family interception.Family) string {
+	m.t.Helper()
+	if c.to == "localhost" {
+		return netip.AddrPortFrom(map[interception.Family]netip.Addr{
+			interception.IPv4: netip.MustParseAddr("127.0.0.1"), interception.IPv6: netip.IPv6Loopback(),
+		}[family], c.port).String()
+	}
+	for _, address := range m.places[c.to].Addresses {
+		if interception.FamilyOf(address) == family {
+			return netip.AddrPortFrom(address, c.port).String()
+		}
+	}
+	m.t.Fatalf("%s has no address of %s", c.to, family)
+	return ""
+}
