@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipset
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/nfnetlink"
+)
+
+// Set is a set in the kernel.
+type Set struct {
+	Type    Type
+	Family  interception.Family
+	Members []Member
+}
+
+// Names returns the names of the namespace's sets.
+func (s *Socket) Names() ([]string, error) {
+	messages, err := s.list(func(a *nfnetlink.Attributes) {
+		a.Uint32(attributeFlags|unix.NLA_F_NET_BYTEORDER, namesOnly)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the ipsets: %w", err)
+	}
+	var names []string
+	for _, m := range messages {
+		err := decode(m, func(d *netlink.AttributeDecoder) {
+			if d.Type() == attributeName {
+				names = append(names, d.String())
+			}
+		})
+		if err != nil {
+			return nil, fmt.Errorf("list the ipsets: %w", err)
+		}
+	}
+	return names, nil
+}
+
+// Read returns a set with its members. The error wraps fs.ErrNotExist if there is none.
+func (s *Socket) Read(name string) (Set, error) {
+	messages, err := s.list(func(a *nfnetlink.Attributes) { a.Text(attributeName, name) })
+	var set Set
+	for _, m := range messages {
+		err = errors.Join(err, set.add(m))
+	}
+	return set, named("read", name, err)
+}
+
+// Type returns the type and the family of a set. The error is as that of [Socket.Read].
+func (s *Socket) Type(name string) (Set, error) {
+	messages, err := s.netfilter.Query(unix.NFNL_SUBSYS_IPSET, commandHeader, 0, unix.NFPROTO_IPV4, func(a *nfnetlink.Attributes) {
+		a.Bytes(attributeProtocol, []byte{protocol})
+		a.Text(attributeName, name)
+	})
+	var set Set
+	for _, m := range messages {
+		err = errors.Join(err, set.add(m))
+	}
+	return set, named("look for", name, missing(err))
+}
+
+func (s *Socket) list(fill func(*nfnetlink.Attributes)) ([][]byte, error) {
+	messages, err := s.netfilter.Query(unix.NFNL_SUBSYS_IPSET, commandList, unix.NLM_F_DUMP, unix.NFPROTO_IPV4, func(a *nfnetlink.Attributes) {
+		a.Bytes(attributeProtocol, []byte{protocol})
+		fill(a)
+	})
+	return messages, missing(err)
+}
+
+// add adds what a message of a list says. Each has a part of the members.
+func (s *Set) add(message []byte) error {
+	var broken error
+	err := decode(message, func(d *netlink.AttributeDecoder) {
+		switch d.Type() {
+		case attributeType:
+			s.Type = Type(d.String())
+		case attributeFamily:
+			s.Family = interception.IPv4
+			if d.Uint8() == unix.NFPROTO_IPV6 {
+				s.Family = interception.IPv6
+			}
+		case attributeMembers:
+			d.Nested(func(d *netlink.AttributeDecoder) error {
+				for d.Next() {
+					d.Nested(func(d *netlink.AttributeDecoder) error {
+						member, err := decodeMember(d)
+						s.Members, broken = append(s.Members, member), errors.Join(broken, err)
+						return nil
+					})
+				}
+				return nil
+			})
+		}
+	})
+	return errors.Join(err, broken)
+}
+
+func decodeMember(d *netlink.AttributeDecoder) (Member, error) {
+	var address netip.Addr
+	var comment string
+	bits := -1
+	for d.Next() {
+		switch d.Type() {
+		case attributeAddress:
+			d.Nested(func(d *netlink.AttributeDecoder) error {
+				for d.Next() {
+					address, _ = netip.AddrFromSlice(d.Bytes()) // one of another length stays invalid
+				}
+				return nil
+			})
+		case attributeBits:
+			bits = int(d.Uint8())
+		case attributeComment:
+			comment = d.String()
+		}
+	}
+	if bits < 0 {
+		bits = address.BitLen()
+	}
+	if prefix := netip.PrefixFrom(address, bits); prefix.IsValid() {
+		return Member{prefix, comment}, nil
+	}
+	return Member{}, errors.New("a member that is no network")
+}
+
+func decode(message []byte, each func(*netlink.AttributeDecoder)) error {
+	d, err := netlink.NewAttributeDecoder(message)
+	if err != nil {
+		return err
+	}
+	d.ByteOrder = binary.BigEndian
+	for d.Next() {
+		each(d)
+	}
+	return d.Err()
+}
