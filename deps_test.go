@@ -373,7 +373,7 @@ const pluginLinks = `
 
 // pluginIPTablesLinks are the additional packages of the build with iptables.
 const pluginIPTablesLinks = `
-	./interception/choice/standard ./interception/iptables ./interception/render
+	./interception/choice/standard ./interception/iptables ./interception/render ./internal/ipset
 `
 
 // TestImportRulesOfThePlugin compares the plugin's packages with the list. Each pod of a node waits

@@ -25,7 +25,7 @@ func TestIPTables(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := newNode(t)
-			n.dataplane, n.options.Dataplane, n.options.Host, n.options.Sets = dataplane, dataplane, nil, nil
+			n.dataplane, n.options.Dataplane, n.options.Sets = dataplane, dataplane, dataplane
 			n.options.Round = 50 * time.Millisecond
 			pod := n.pod("a")
 			a, _ := n.run()

@@ -48,17 +48,20 @@ var (
 	outside = []string{"plain-1", "other-1", "plain-2"}
 )
 
-func newMesh(t *testing.T, dataplane interception.Dataplane, families []interception.Family) *mesh {
+// hostDataplane is a dataplane for pods and for a host, whose rules have live sets.
+type hostDataplane interface {
+	interception.Dataplane
+	SetEditor
+}
+
+func newMesh(t *testing.T, dataplane hostDataplane, families []interception.Family) *mesh {
 	t.Helper()
 	m := &mesh{t: t, places: map[string]*nodes.Place{}}
 	for i, made := range nodes.New(t) {
 		n := &meshNode{node: newNode(t), Node: made, uids: map[*nodes.Place]string{}}
 		m.places[fmt.Sprintf("host-%d", i+1)] = made.Host
 		n.dataplane, n.options.Dataplane = dataplane, dataplane
-		n.options.Host, n.options.Sets = nil, nil
-		if editor, edits := dataplane.(SetEditor); edits {
-			n.options.Host, n.options.Sets = made.Host.Netns, editor
-		}
+		n.options.Host, n.options.Sets = made.Host.Netns, dataplane
 		finder, err := podnetns.NewFinder(made.Roots())
 		if err != nil {
 			t.Fatal(err)
@@ -111,9 +114,7 @@ func (m *mesh) world() trace.World {
 	world := trace.World{}
 	for _, n := range m.nodes {
 		host := n.Host.Trace()
-		if n.options.Host != nil {
-			host.Plans, host.LiveSets = m.hostRules(n)
-		}
+		host.Plans, host.LiveSets = m.hostRules(n)
 		world.Namespaces = append(world.Namespaces, host)
 	}
 	for name, place := range m.places {

@@ -69,10 +69,12 @@ type Options struct {
 	Predecessors []interception.Dataplane
 }
 
-// Dataplane puts plans into iptables. It has no state, and many goroutines may use it at once.
+// Dataplane puts plans into iptables, and many goroutines may use it at once. It has no state but
+// what it knows of the members of the live sets that it has edited.
 type Dataplane struct {
 	options Options
 	backend backend.Dataplane
+	indices indices
 }
 
 var _ backend.Successor = (*Dataplane)(nil)
@@ -111,24 +113,18 @@ func New(o Options) (*Dataplane, error) {
 }
 
 // Supports reports which parts of a plan iptables cannot do on any kernel: it returns nil, or an
-// error that names each such part and wraps [interception.ErrUnsupported]. These are live sets, and
-// lists for which no rules are short enough (see [render.IPTablesRestore]). What only some kernels
-// lack shows when the plan is applied.
+// error that names each such part and wraps [interception.ErrUnsupported]. These are lists for
+// which no rules are short enough, and live sets whose names are too long (see
+// [render.IPTablesRestore]). What only some kernels lack, such as ipsets, shows when the plan is
+// applied.
 func (d *Dataplane) Supports(p *interception.Plan) error {
 	if p == nil {
 		return errors.New("the plan is nil")
 	}
 	var errs []error
-	for set := range p.Sets() {
-		if set.Live {
-			errs = append(errs, fmt.Errorf("live set %s (%s): %w by iptables: use nftables", set.Name, set.Why, interception.ErrUnsupported))
-		}
-	}
-	if errs == nil {
-		for _, family := range families() {
-			_, err := render.IPTablesRestore(p, family)
-			errs = append(errs, err)
-		}
+	for _, family := range families() {
+		_, err := render.IPTablesRestore(p, family)
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("plan of %s: %w", p.Owner, err)
@@ -165,10 +161,31 @@ func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner in
 // both families or parts of a list, only if rendering that rule gives these lines again. IDs and
 // reasons come from the comments. What cannot be decoded has the action [interception.Opaque].
 //
-// iptables has no sets: a rule that refers to a set has its members. It has no priorities either:
-// the Offset of an entry is 0. Addresses, routes and the like are read as package nftables does.
+// iptables has no fixed sets: a rule that refers to one has its members. It has no priorities
+// either: the Offset of an entry is 0. Addresses, routes and the like are read as package nftables
+// does.
 func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
 	return d.backend.Observe(ctx, ns, owner)
+}
+
+// UpdateSet changes the members of a live set of addresses of the owner in ns, as
+// [interception.SetEdit] says, and leaves everything else alone. It needs the privileges of Apply.
+//
+// The set is an ipset. A single change takes the same time however many members there are, from the
+// second one on: the first one reads the members, as does the next one after another process's. An
+// edit of several addresses copies the set. Edits by this package wait for each other by the
+// namespace's lock; where another program changes members, an edit may go by the former ones.
+func (d *Dataplane) UpdateSet(
+	ctx context.Context, ns *interception.Netns, owner interception.Owner, set interception.SetName, edit interception.SetEdit,
+) error {
+	err := errors.Join(ns.Check(), owner.Validate(), set.Validate())
+	if err == nil {
+		err = d.updateSet(ctx, ns, owner, set, edit)
+	}
+	if err != nil {
+		return fmt.Errorf("edit set %s of %s in %s: %w", set, owner, ns, err)
+	}
+	return nil
 }
 
 func families() []interception.Family {

@@ -5,6 +5,7 @@
 package iptables
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/meshcni/meshcni/interception"
@@ -12,4 +13,13 @@ import (
 
 func newDataplane(*Dataplane) (*Dataplane, error) {
 	return nil, fmt.Errorf("iptables dataplane: %w on this operating system: it needs Linux", interception.ErrUnsupported)
+}
+
+// indices need Linux.
+type indices struct{}
+
+func (*Dataplane) updateSet(
+	context.Context, *interception.Netns, interception.Owner, interception.SetName, interception.SetEdit,
+) error {
+	return fmt.Errorf("iptables dataplane: %w", interception.ErrUnsupported)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // decoded is one rule of a listing in the model of plans.
@@ -133,6 +134,8 @@ func (d *decoder) condition(option, value string) error {
 		return d.owner(option, value)
 	case "mark", "connmark", "conntrack":
 		return d.state(option, value)
+	case "set":
+		return d.liveSet(option, value)
 	}
 	return errUnknown
 }
@@ -229,6 +232,20 @@ func (d *decoder) bothAsked() error {
 		return errUnknown
 	}
 	return nil
+}
+
+// liveSet decodes a condition on an ipset of the owner, and then the side of the packet.
+func (d *decoder) liveSet(option, name string) error {
+	side, err := d.take()
+	if err != nil {
+		return err
+	}
+	set, known := lower.ParseIPSet(interception.Owner(strings.ToLower(strings.TrimSuffix(d.prefix, "_"))), name)
+	field, sided := map[string]*interception.Condition[interception.SetRef]{"src": &d.match.SrcSet, "dst": &d.match.DstSet}[side]
+	if option != "--match-set" || !known || !sided || set.Family != d.family {
+		return errUnknown
+	}
+	return narrow(field, interception.SetRef{Name: set.Name, Family: set.Family}, d.negated, nil)
 }
 
 // narrow adds a condition to a field. Two exclusions exclude what either excludes.

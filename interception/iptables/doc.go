@@ -50,10 +50,11 @@
 //
 // iptables 1.8 or later, and the kernel's modules for what the plan uses: xt_comment and, depending
 // on the rules, xt_owner, xt_multiport, xt_mark, xt_connmark, xt_conntrack, xt_TPROXY, xt_CT,
-// xt_REDIRECT. Entering the namespace takes CAP_SYS_ADMIN, and the rest CAP_NET_ADMIN, in the user
-// namespace that owns it. The kernel takes conditions on the owner of a socket only from a process
-// in that user namespace: for pods with their own user namespace, see [Options.Nsenter]. On systems
-// other than Linux, [New] returns ErrUnsupported.
+// xt_REDIRECT; for live sets ip_set, ip_set_hash_ip or ip_set_hash_net, and xt_set. Entering the
+// namespace takes CAP_SYS_ADMIN, and the rest CAP_NET_ADMIN, in the user namespace that owns it.
+// The kernel takes conditions on the owner of a socket only from a process in that user namespace:
+// for pods with their own user namespace, see [Options.Nsenter]. On systems other than Linux, [New]
+// returns ErrUnsupported.
 //
 // # Goals
 //
@@ -62,7 +63,6 @@
 //
 // # Non-goals
 //
-// Live sets: they would need ipset, which is not part of iptables and often missing. Removing the
-// kernel's own tables and chains when they are empty. Finding out by itself that another
-// dataplane has rules of the owner: see [Options.Predecessors].
+// Removing the kernel's own tables and chains when they are empty. Finding out by itself that
+// another dataplane has rules of the owner: see [Options.Predecessors].
 package iptables

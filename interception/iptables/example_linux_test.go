@@ -37,7 +37,7 @@ func ExampleDataplane_Apply() {
 	// Output: not into the host's namespace
 }
 
-// Supports needs no kernel: it reports what iptables has no rules for.
+// Supports needs no kernel: it reports what iptables cannot hold.
 func ExampleDataplane_Supports() {
 	dataplane, err := iptables.New(iptables.Options{})
 	if err != nil {
@@ -45,12 +45,12 @@ func ExampleDataplane_Supports() {
 		return
 	}
 	plan, err := interception.Build("my-mesh", func(b *interception.Builder) {
-		b.LiveSet("pods", interception.IPv4, "pods of the mesh on this node")
+		b.LiveSet("pods-of-the-mesh-on-one-node", interception.IPv4, "pods of the mesh")
 	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println(dataplane.Supports(plan))
-	// Output: plan of my-mesh: live set pods (pods of the mesh on this node): not supported by iptables: use nftables
+	// Output: plan of my-mesh: render plan for iptables: live set pods-of-the-mesh-on-one-node (pods of the mesh): not supported by iptables: owner and name have 35 bytes, and ipsets' names have room for 27
 }

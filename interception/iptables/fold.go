@@ -19,6 +19,7 @@ import (
 type folder struct {
 	owner  interception.Owner
 	prefix string
+	sets   []interception.Object // the owner's live sets
 }
 
 // line is a rule of the kernel with its family.
@@ -241,7 +242,8 @@ func (f folder) renders(kind interception.TableKind, r interception.Rule, lines 
 	if rule.ID == "" {
 		rule.ID, rule.Why = observed, observed
 	}
-	plan := &interception.Plan{Owner: f.owner, Objects: []interception.Object{interception.Table{Kind: kind, Chains: chains}}}
+	objects := append(slices.Clone(f.sets), interception.Table{Kind: kind, Chains: chains})
+	plan := &interception.Plan{Owner: f.owner, Objects: objects}
 	for _, family := range families() {
 		var want []line
 		for _, l := range lines {

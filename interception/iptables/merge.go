@@ -83,7 +83,8 @@ func joined(rules []decoded) (interception.Match, error) {
 // join adds the members of another match's sets.
 func join(m *interception.Match, n interception.Match) error {
 	sameL4 := m.L4.Protocol() == n.L4.Protocol() && m.L4.TCPFlags() == n.L4.TCPFlags()
-	if !sameL4 || m.Mark != n.Mark || m.ConnMark != n.ConnMark || m.State != n.State || m.Direction != n.Direction {
+	if !sameL4 || m.Mark != n.Mark || m.ConnMark != n.ConnMark || m.State != n.State || m.Direction != n.Direction ||
+		m.SrcSet != n.SrcSet || m.DstSet != n.DstSet {
 		return errApart
 	}
 	src, err := union(m.L4.SrcPort(), n.L4.SrcPort(), interception.PortSet.Union, interception.PortSet.Equal)

@@ -11,7 +11,16 @@ import (
 
 // Observe implements [backend.Rules].
 func (a *ownedRules) Observe(ctx context.Context, state *interception.State) (err error) {
+	if err := a.observeSets(state); err != nil {
+		return err
+	}
 	f := folder{owner: state.Owner, prefix: a.prefix}
+	for _, object := range state.Objects {
+		if set, is := object.(interception.Set); is {
+			set.Members, set.Why = interception.PrefixSet{}, observed
+			f.sets = append(f.sets, set)
+		}
+	}
 	for _, kind := range interception.TableKinds() {
 		for _, flavour := range []Flavour{Legacy, NFT} {
 			v4 := a.s.rules[tool{flavour, interception.IPv4}][kind].withoutLedger(a.prefix)

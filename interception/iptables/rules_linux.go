@@ -31,7 +31,8 @@ type standing struct {
 	flavour Flavour // for the new plan
 	rules   map[tool]ruleset
 	record  route.Record
-	shared  error // another owner has the same protocol number
+	shared  error    // another owner has the same protocol number
+	ipsets  []string // the names of the owner's
 }
 
 func (s standing) isEmpty() bool {
@@ -46,7 +47,7 @@ func (s standing) isEmpty() bool {
 // Look implements [backend.Rules].
 func (a *ownedRules) Look(ctx context.Context) (backend.Standing, error) {
 	err := a.look(ctx)
-	return backend.Standing{Found: !a.s.isEmpty(), Record: a.s.record, Shared: a.s.shared, Blocked: a.strangers()}, err
+	return backend.Standing{Found: !a.s.isEmpty() || len(a.s.ipsets) > 0, Record: a.s.record, Shared: a.s.shared, Blocked: a.strangers()}, err
 }
 
 // look reads the present state, with as few programs as possible.
@@ -70,6 +71,9 @@ func (a *ownedRules) look(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+	if err := a.lookForSets(); err != nil {
+		return err
 	}
 	a.s.flavour = a.choose(found)
 	a.s.record, err = readLedger(a.prefix, a.s.rules[tool{NFT, ledgerFamily}], a.s.rules[tool{Legacy, ledgerFamily}])
@@ -135,7 +139,14 @@ func (a *ownedRules) choose(f findings) Flavour {
 // Write implements [backend.Rules].
 func (a *ownedRules) Write(ctx context.Context, p *interception.Plan, record route.Record) error {
 	a.plan = p
-	return a.orRestore(ctx, func() error { return a.putRules(ctx, a.s.isEmpty(), record) })
+	made, err := a.makeSets()
+	if err == nil {
+		err = a.orRestore(ctx, func() error { return a.putRules(ctx, a.s.isEmpty(), record) })
+	}
+	if err != nil {
+		return errors.Join(err, a.removeSets(ctx, made))
+	}
+	return a.removeSets(ctx, a.superfluous())
 }
 
 // Remember implements [backend.Rules].

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // IPTablesRestore returns the plan's tables of one family in the format of iptables-restore(8) for
@@ -41,9 +42,13 @@ import (
 // kernel's own sockets, which have no owner. [interception.TProxyTo] needs no Drop after it:
 // iptables itself drops the packet where no socket listens.
 //
-// Links, addresses, sysctls, routes and policy rules have no place in the text. The error is that
-// of [interception.Plan.Validate], or wraps [interception.ErrUnsupported] for a live set of the
-// family, and for a plan with more than 65,536 lines or chains that are nested too deep.
+// A live set is an ipset, which the rules name and which has to be there before the text is loaded:
+// that of set pods, of IPv4 addresses, is istio-cni_pods_4a.
+//
+// Links, addresses, sysctls, routes, policy rules and the sets themselves have no place in the
+// text. The error is that of [interception.Plan.Validate], or wraps [interception.ErrUnsupported]
+// for a plan with more than 65,536 lines, with chains that are nested too deep, or with a live set
+// of the family whose name is too long for an ipset.
 func IPTablesRestore(p *interception.Plan, family interception.Family) ([]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("render plan for iptables: %w", err)
@@ -51,13 +56,9 @@ func IPTablesRestore(p *interception.Plan, family interception.Family) ([]byte, 
 	if family != interception.IPv4 && family != interception.IPv6 {
 		return nil, fmt.Errorf("render plan for iptables: %w: a text for %s: ask for IPv4 or IPv6", interception.ErrUnsupported, family)
 	}
-	sets := map[interception.SetName]interception.PrefixSet{}
-	for set := range p.Sets() {
-		if set.Live && set.Family == family {
-			return nil, fmt.Errorf("render plan for iptables: live set %s (%s): %w by iptables, whose rules have members written out: use nftables",
-				set.Name, set.Why, interception.ErrUnsupported)
-		}
-		sets[set.Name] = set.Members
+	sets, live, err := setsOf(p, family)
+	if err != nil {
+		return nil, fmt.Errorf("render plan for iptables: %w", err)
 	}
 	var b bytes.Buffer
 	lines := 0
@@ -66,7 +67,7 @@ func IPTablesRestore(p *interception.Plan, family interception.Family) ([]byte, 
 			if table.Kind != kind || !leadsInto(table, family) {
 				continue
 			}
-			x := xtables{owner: p.Owner, family: family, sets: sets, kind: kind, lines: lines}
+			x := xtables{owner: p.Owner, family: family, sets: sets, live: live, kind: kind, lines: lines}
 			if err := x.table(table); err != nil {
 				return nil, fmt.Errorf("render plan for iptables: %w", err)
 			}
@@ -75,6 +76,23 @@ func IPTablesRestore(p *interception.Plan, family interception.Family) ([]byte, 
 		}
 	}
 	return b.Bytes(), nil
+}
+
+// setsOf returns the members of the plan's fixed sets, and the ipsets of its live ones.
+func setsOf(p *interception.Plan, family interception.Family) (
+	fixed map[interception.SetName]interception.PrefixSet, live map[interception.SetName]string, err error,
+) {
+	fixed, live = map[interception.SetName]interception.PrefixSet{}, map[interception.SetName]string{}
+	for set := range p.Sets() {
+		if !set.Live {
+			fixed[set.Name] = set.Members
+			continue
+		}
+		if live[set.Name], err = lower.IPSet(p.Owner, set); err != nil && set.Family == family {
+			return nil, nil, err
+		}
+	}
+	return fixed, live, nil
 }
 
 // leadsInto reports whether the family's packets may enter the table, even one without entries.

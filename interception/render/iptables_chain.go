@@ -22,7 +22,8 @@ const (
 type xtables struct {
 	owner  interception.Owner
 	family interception.Family
-	sets   map[interception.SetName]interception.PrefixSet
+	sets   map[interception.SetName]interception.PrefixSet // the fixed ones
+	live   map[interception.SetName]string                 // the others, with the names of their ipsets
 	kind   interception.TableKind
 
 	chains  []*xtChain

@@ -70,6 +70,8 @@ func (x *xtables) conditions(m interception.Match) xtConditions {
 	c.interfaces("-i", m.In)
 	c.interfaces("-o", m.Out)
 	c.transport(m.L4)
+	x.liveSet(&c, "src", m.SrcSet)
+	x.liveSet(&c, "dst", m.DstSet)
 	if m.UID.Negated() || m.GID.Negated() {
 		// A packet without a socket has no owner and does not meet the condition.
 		c.is("-m owner --socket-exists")
@@ -108,7 +110,9 @@ func (x *xtables) addresses(
 		}
 	}
 	note(literal.Present(), literal.Negated(), literal.Set())
-	note(ref.Present(), ref.Negated(), x.sets[ref.Set().Name])
+	if members, fixed := x.sets[ref.Set().Name]; fixed {
+		note(ref.Present(), ref.Negated(), members)
+	}
 	if len(in) == 2 {
 		in = [][]netip.Prefix{common(in[0], in[1])}
 	}
@@ -124,6 +128,13 @@ func (x *xtables) addresses(
 		c.is("! " + excluded[0])
 	default:
 		c.none = append(c.none, excluded...)
+	}
+}
+
+// liveSet adds a condition on the members of a live set.
+func (x *xtables) liveSet(c *xtConditions, side string, ref interception.Condition[interception.SetRef]) {
+	if name, live := x.live[ref.Set().Name]; live {
+		c.is("-m set " + not(ref.Negated()) + "--match-set " + name + " " + side)
 	}
 }
 

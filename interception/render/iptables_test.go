@@ -289,18 +289,35 @@ COMMIT
 	}
 }
 
+// TestIPTablesLiveSets covers conditions on ipsets, alone and beside others.
+func TestIPTablesLiveSets(t *testing.T) {
+	t.Parallel()
+	live := build(t, func(b *interception.Builder) {
+		pods, nets := b.LiveAddresses("pods", interception.IPv6, "pods"), b.LiveSet("nets", interception.IPv6, "networks")
+		c := b.NAT("chain")
+		c.Do("a.rule", interception.Match{
+			SrcSet: interception.Not(nets), DstSet: interception.Is(pods), L4: interception.TCP().To(interception.Ports(80)),
+			Src: interception.Is(interception.Prefixes(netip.MustParsePrefix("fd00::/8"))),
+		}, interception.Return{}, "why")
+	})
+	text := restore(t, live, interception.IPv6)
+	const want = "-s fd00::/8 -p tcp -m tcp --dport 80 -m set ! --match-set mesh-test_nets_6p src -m set --match-set mesh-test_pods_6a dst -m comment"
+	if !strings.Contains(text, want) {
+		t.Errorf("got %s, want %s", text, want)
+	}
+	if text := restore(t, live, interception.IPv4); strings.Contains(text, "-A") {
+		t.Errorf("sets of the other family: got %s", text)
+	}
+}
+
 func TestIPTablesRefuses(t *testing.T) {
 	t.Parallel()
 	live := build(t, func(b *interception.Builder) {
-		ref := b.LiveSet("members", interception.IPv6, "members of a kind")
-		b.NAT("chain").Do("a.rule", interception.Match{DstSet: interception.Is(ref)}, interception.Return{}, "why")
+		b.LiveSet("a-name-too-long-for-ipsets", interception.IPv6, "members of a kind")
 	})
 	if text, err := render.IPTablesRestore(live, interception.IPv6); !errors.Is(err, interception.ErrUnsupported) || text != nil ||
-		!strings.Contains(err.Error(), "live set members (members of a kind)") {
-		t.Errorf("a live set: got %q, %v", text, err)
-	}
-	if text, err := render.IPTablesRestore(live, interception.IPv4); err != nil || strings.Contains(string(text), "-A") {
-		t.Errorf("a live set of the other family: got %q, %v", text, err)
+		!strings.Contains(err.Error(), "live set a-name-too-long-for-ipsets (members of a kind)") {
+		t.Errorf("a live set with a long name: got %q, %v", text, err)
 	}
 	if _, err := render.IPTablesRestore(live, interception.BothFamilies); !errors.Is(err, interception.ErrUnsupported) {
 		t.Errorf("both families: got %v", err)

@@ -22,7 +22,7 @@ import (
 func dial(t testing.TB) (*Socket, *sandboxtest.Pod) {
 	t.Helper()
 	pod := sandboxtest.NewPod(t)
-	s, err := Dial(kernel.Of(pod.Netns.File()))
+	s, err := Dial(kernel.Of(pod.File()))
 	if err != nil {
 		t.Fatal(err)
 	}

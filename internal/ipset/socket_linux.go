@@ -48,10 +48,10 @@ const maxMembers = 1 << 20
 
 // The kernel's own error numbers (linux/netfilter/ipset/ip_set.h).
 const (
-	noSuchType = unix.Errno(4098) // IPSET_ERR_FIND_TYPE
-	inUse      = unix.Errno(4100) // IPSET_ERR_BUSY
-	already    = unix.Errno(4103) // IPSET_ERR_EXIST: a member to add is there, or one to delete is not
-	referenced = unix.Errno(4108) // IPSET_ERR_REFERENCED
+	errNoSuchType = unix.Errno(4098) // IPSET_ERR_FIND_TYPE
+	errInUse      = unix.Errno(4100) // IPSET_ERR_BUSY
+	errAlready    = unix.Errno(4103) // IPSET_ERR_EXIST: a member to add is there, or one to delete is not
+	errReferenced = unix.Errno(4108) // IPSET_ERR_REFERENCED
 )
 
 // ErrInUse means that rules refer to the set. Those of nf_tables may do so for a moment after they
@@ -71,7 +71,7 @@ func (s *Socket) Create(name string, of Type, family interception.Family) error 
 			a.Uint32(attributeSetFlags|unix.NLA_F_NET_BYTEORDER, withComments)
 		})
 	})
-	if errors.Is(err, noSuchType) {
+	if errors.Is(err, errNoSuchType) {
 		return fmt.Errorf("make ipset %s: %w: the kernel has no type %s with comments (module ip_set_hash_ip or ip_set_hash_net)",
 			name, interception.ErrUnsupported, of)
 	}
@@ -123,7 +123,7 @@ func (s *Socket) alter(command uint8, name string, members []Member) error {
 				}
 			})
 		})
-		if err != nil && !errors.Is(err, already) {
+		if err != nil && !errors.Is(err, errAlready) {
 			return err
 		}
 	}
@@ -158,7 +158,7 @@ func named(step, set string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, inUse), errors.Is(err, referenced):
+	case errors.Is(err, errInUse), errors.Is(err, errReferenced):
 		return fmt.Errorf("%s ipset %s: %w", step, set, ErrInUse)
 	default:
 		return fmt.Errorf("%s ipset %s: %w", step, set, err)
