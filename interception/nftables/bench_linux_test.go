@@ -5,9 +5,7 @@ package nftables_test
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/meshcni/meshcni/interception"
 )
@@ -98,52 +96,4 @@ func benchmarkFresh(b *testing.B, plan *interception.Plan) {
 			b.Fatal(err)
 		}
 	}
-}
-
-// mostSetEdit is how many times the cost of an edit of 10 members one of 10,000 may cost.
-const mostSetEdit = 1.5
-
-// BenchmarkUpdateSet compares, in turns, adding a member to a set of 10,000 with adding one to a
-// set of 10. Removing it again is not counted: there the kernel waits for readers of the set (RCU).
-func BenchmarkUpdateSet(b *testing.B) {
-	dp := dataplane(b)
-	update := func(ns *interception.Netns, edit interception.SetEdit) float64 {
-		begin := time.Now()
-		if err := dp.UpdateSet(b.Context(), ns, "mesh-test", "pods", edit); err != nil {
-			b.Fatal(err)
-		}
-		return float64(time.Since(begin)) / float64(time.Microsecond)
-	}
-	sizes := []int{10, 10_000}
-	namespaces, took := make([]*interception.Netns, len(sizes)), make([][]float64, len(sizes))
-	for i, size := range sizes {
-		namespaces[i] = newPod(b).Netns
-		plan := build(b, "mesh-test", func(b *interception.Builder) { b.LiveAddresses("pods", interception.IPv4, "addresses come and go") })
-		if err := dp.Apply(b.Context(), namespaces[i], plan); err != nil {
-			b.Fatal(err)
-		}
-		members := map[netip.Addr]string{}
-		for n := range size {
-			members[netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)})] = "a pod"
-		}
-		update(namespaces[i], interception.SetEdit{Add: members})
-	}
-	one := map[netip.Addr]string{netip.AddrFrom4([4]byte{10, 1, 0, 0}): "another pod"}
-	for b.Loop() {
-		for i, ns := range namespaces {
-			took[i] = append(took[i], update(ns, interception.SetEdit{Add: one}))
-			update(ns, interception.SetEdit{Remove: one})
-		}
-	}
-	few, many := median(took[0]), median(took[1])
-	b.ReportMetric(many/few, "of-10,000/of-10")
-	b.ReportMetric(many, "µs/edit")
-	if len(took[0]) > 20 && many > mostSetEdit*few {
-		b.Errorf("NOT MET: an edit at 10,000 members takes %.2f times one at 10, and the limit is %.1f", many/few, mostSetEdit)
-	}
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[len(sorted)/2]
 }
