@@ -17,8 +17,8 @@ import (
 // which makes the whole change in one step or none of it. Packets never meet a part of it, and
 // edits by several goroutines or processes at once have the effect of some order of theirs. An edit
 // takes the same time however many members the set has; in iptables only one of a single address
-// does. Its error wraps [fs.ErrNotExist] if the
-// namespace holds no such set of the owner: apply a plan with the set first.
+// does. Its error wraps [fs.ErrNotExist] if the namespace holds no such set of the owner: apply a
+// plan with the set first.
 //
 // Each member has an owner, a text that means something to the caller only, such as a pod's UID: 1
 // to 128 printable ASCII characters other than quotes and backslashes. [State].Owners has them.

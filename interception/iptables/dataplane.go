@@ -151,7 +151,8 @@ func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interc
 // Remove removes the owner's rules from ns, of both flavours, and then policy rules, routes,
 // addresses, links and sysctls as package nftables does. It relies only on what the kernel holds,
 // and returns nil when there is nothing to remove. The kernel's own tables and chains that were
-// made for the owner's rules stay, empty. The errors are those of [Dataplane.Apply].
+// made for the owner's rules stay, empty. A live set that another program's rule names is an error,
+// and then nothing is removed. The errors are those of [Dataplane.Apply].
 func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
 	return d.backend.Remove(ctx, ns, owner)
 }
@@ -174,7 +175,8 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 // The set is an ipset. A single change takes the same time however many members there are, from the
 // second one on: the first one reads the members, as does the next one after another process's. An
 // edit of several addresses copies the set. Edits by this package wait for each other by the
-// namespace's lock; where another program changes members, an edit may go by the former ones.
+// namespace's lock. A change by another program, such as ipset, shows in the number of members or
+// in [Dataplane.Observe]; until then an edit may go by the former ones.
 func (d *Dataplane) UpdateSet(
 	ctx context.Context, ns *interception.Netns, owner interception.Owner, set interception.SetName, edit interception.SetEdit,
 ) error {

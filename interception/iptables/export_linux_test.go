@@ -9,6 +9,7 @@ import (
 	"os/exec"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/kernel"
 )
 
 // DefaultRunner returns the runner of the zero Options.
@@ -29,3 +30,13 @@ func WithLocalNames(in *os.File, cmd *exec.Cmd) (string, error) {
 func Unmapped(p *interception.Plan, users, groups string) error {
 	return unmapped(p, parseIDMap(users), parseIDMap(groups))
 }
+
+// Through returns a dataplane that uses the kernel.Namespace that open returns.
+func (d *Dataplane) Through(open func(in *os.File) kernel.Namespace) *Dataplane {
+	through, _ := newDataplane(&Dataplane{options: d.options, backend: d.backend})
+	through.backend.Kernel = open
+	return through
+}
+
+// Indexes returns how many indexes of live sets a dataplane keeps.
+func Indexes(d *Dataplane) int { return len(d.indices.all) }

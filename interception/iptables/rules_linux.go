@@ -141,12 +141,18 @@ func (a *ownedRules) Write(ctx context.Context, p *interception.Plan, record rou
 	a.plan = p
 	made, err := a.makeSets()
 	if err == nil {
-		err = a.orRestore(ctx, func() error { return a.putRules(ctx, a.s.isEmpty(), record) })
+		err = a.orRestore(ctx, func() error {
+			if err := a.putRules(ctx, a.s.isEmpty(), record); err != nil {
+				return err
+			}
+			return a.released(ctx, a.superfluous())
+		})
 	}
 	if err != nil {
-		return errors.Join(err, a.removeSets(ctx, made))
+		undone := context.WithoutCancel(ctx)
+		return errors.Join(err, a.released(undone, made), a.removeSets(made))
 	}
-	return a.removeSets(ctx, a.superfluous())
+	return a.removeSets(a.superfluous())
 }
 
 // Remember implements [backend.Rules].

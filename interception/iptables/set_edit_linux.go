@@ -56,10 +56,35 @@ func (i *indices) of(key indexKey) *index {
 	if i.all == nil {
 		i.all = map[indexKey]*index{}
 	}
+	for other := range i.all {
+		if i.all[key] != nil || len(i.all) < maxIndices {
+			break
+		}
+		delete(i.all, other)
+	}
 	if i.all[key] == nil {
 		i.all[key] = &index{}
 	}
 	return i.all[key]
+}
+
+// maxIndices bounds the memory for namespaces that are gone by now.
+const maxIndices = 64
+
+// compare has the next edit read the members if they are not those of the index: another program
+// has changed them.
+func (i *indices) compare(key indexKey, owners map[netip.Addr]string) {
+	i.mu.Lock()
+	known := i.all[key]
+	i.mu.Unlock()
+	if known == nil {
+		return
+	}
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	if !maps.Equal(known.owners, owners) {
+		known.token = ""
+	}
 }
 
 // forget drops the index of a set that is gone.
@@ -85,9 +110,9 @@ func (d *Dataplane) updateSet(
 		return err
 	}
 	defer func() { _ = socket.Close() }()
-	name, family, err := findSet(socket, owner, set)
+	name, there, err := findSet(socket, owner, set)
 	if err == nil {
-		err = edit.Validate(family)
+		err = edit.Validate(there.Family)
 	}
 	if err != nil {
 		return err
@@ -96,7 +121,7 @@ func (d *Dataplane) updateSet(
 	known := d.indices.of(key)
 	known.mu.Lock()
 	defer known.mu.Unlock()
-	s := setEditing{socket: socket, name: name, index: known, edit: edit, family: family}
+	s := setEditing{socket: socket, name: name, index: known, edit: edit, found: there}
 	// A second attempt finds out by itself what came of one whose answer is lost.
 	for err = s.attempt(); errors.Is(err, nfnetlink.ErrNoAnswer) && ctx.Err() == nil; {
 		err = s.attempt()
@@ -107,23 +132,24 @@ func (d *Dataplane) updateSet(
 	return err
 }
 
-// findSet returns the ipset of a live set of addresses.
-func findSet(s *ipset.Socket, owner interception.Owner, set interception.SetName) (string, interception.Family, error) {
+// findSet returns the name and the header of the ipset of a live set of addresses.
+func findSet(s *ipset.Socket, owner interception.Owner, set interception.SetName) (string, ipset.Header, error) {
 	for _, family := range families() {
-		name, err := lower.IPSet(owner, interception.Set{Name: set, Family: family, Live: true, Addresses: true})
+		wanted := interception.Set{Name: set, Family: family, Live: true, Addresses: true}
+		name, err := lower.IPSet(owner, wanted)
 		if err != nil {
-			return "", 0, err
+			return "", ipset.Header{}, err
 		}
-		there, err := s.Type(name)
+		there, err := s.Header(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err == nil && (there.Type != ipset.OfAddresses || there.Family != family) {
-			err = fmt.Errorf("ipset %s is %s of %s, which another program has made: remove it, and apply the plan again", name, there.Type, there.Family)
+		if err == nil && !isForm(there, wanted) {
+			err = fmt.Errorf("ipset %s is %s, which another program has made: apply the plan again", name, formText(there))
 		}
-		return name, family, err
+		return name, there, err
 	}
-	return "", 0, fmt.Errorf("there is no such live set of addresses of %s: %w: apply a plan that has it", owner, fs.ErrNotExist)
+	return "", ipset.Header{}, fmt.Errorf("there is no such live set of addresses of %s: %w: apply a plan that has it", owner, fs.ErrNotExist)
 }
 
 // setEditing is an edit of an ipset.
@@ -132,17 +158,18 @@ type setEditing struct {
 	name   string
 	index  *index
 	edit   interception.SetEdit
-	family interception.Family
+	found  ipset.Header
 }
 
 // attempt makes the edit, unless the members are as it wants. A token that is not the index's means
-// that another process has edited the set, or that an edit has failed half-way.
+// that another process has edited the set, or that an edit has failed half-way. Other programs
+// change members without a token, which shows in their number.
 func (s *setEditing) attempt() error {
 	token, err := s.readToken()
 	if err != nil {
 		return err
 	}
-	if token == "" || token != s.index.token {
+	if token == "" || token != s.index.token || int(s.found.Members) != len(s.index.owners) {
 		if err := s.readMembers(); err != nil {
 			return err
 		}
@@ -199,7 +226,7 @@ func (s *setEditing) apply(removed, added map[netip.Addr]string) error {
 	next := s.other(nextSuffix)
 	err := s.socket.Destroy(next) // an edit that was killed may have left it
 	if err == nil {
-		err = s.socket.Create(next, ipset.OfAddresses, s.family)
+		err = s.socket.Create(next, ipset.OfAddresses, s.found.Family)
 	}
 	if err == nil {
 		err = s.socket.Add(next, members(all)...)

@@ -63,24 +63,55 @@ func wantedSets(p *interception.Plan) map[string]interception.Set {
 // makeSets makes the ipsets that the plan needs and the namespace lacks. It returns the names of
 // those that it has made, also with an error.
 func (a *ownedRules) makeSets() (made []string, err error) {
-	lacking := wantedSets(a.plan)
-	for _, name := range a.s.ipsets {
-		delete(lacking, name)
-	}
-	if len(lacking) == 0 {
+	wanted := wantedSets(a.plan)
+	if len(wanted) == 0 {
 		return nil, nil
 	}
 	err = a.ipsets(func(s *ipset.Socket) error {
-		for name, set := range lacking {
-			if err := s.Create(name, typeOf(set), set.Family); err != nil {
+		for name, set := range wanted {
+			isNew, err := a.makeSet(s, name, set)
+			if err != nil {
 				return fmt.Errorf("set %s (%s): %w", set.Name, set.Why, err)
 			}
-			made = append(made, name)
+			if isNew {
+				made = append(made, name)
+			}
 		}
 		return nil
 	})
 	a.s.ipsets = append(a.s.ipsets, made...)
 	return made, err
+}
+
+// makeSet makes an ipset unless it is there. One of another form, which another program has made,
+// goes first.
+func (a *ownedRules) makeSet(s *ipset.Socket, name string, set interception.Set) (isNew bool, err error) {
+	if slices.Contains(a.s.ipsets, name) {
+		there, err := s.Header(name)
+		if err == nil && !isForm(there, set) {
+			err = s.Destroy(name)
+		} else if err == nil {
+			return false, nil
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return false, err
+		}
+	}
+	return true, s.Create(name, typeOf(set), set.Family)
+}
+
+// isForm reports whether an ipset can be a live set.
+func isForm(h ipset.Header, s interception.Set) bool {
+	return h.Type == typeOf(s) && h.Family == s.Family && h.Comments
+}
+
+// formText describes the form of an ipset.
+func formText(h ipset.Header) string {
+	text := string(h.Type) + " of " + h.Family.String()
+	if !h.Comments {
+		text += " without comments"
+	}
+	return text
 }
 
 func typeOf(s interception.Set) ipset.Type {
@@ -90,38 +121,54 @@ func typeOf(s interception.Set) ipset.Type {
 	return ipset.OfNetworks
 }
 
-// removeSets removes ipsets, which no rule of the owner uses any more.
-func (a *ownedRules) removeSets(ctx context.Context, names []string) error {
+// releaseTime is how long an ipset may be in use after the owner's last rule that names it has
+// gone: the kernel lets go of a rule of nf_tables some time after the rule has been deleted, and
+// tells no program when.
+const releaseTime = 2 * time.Second
+
+// released waits until no rule names one of the ipsets any more. A rule that stays is another
+// program's.
+func (a *ownedRules) released(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, releaseTime, ipset.ErrInUse)
 	defer cancel()
 	return a.ipsets(func(s *ipset.Socket) error {
 		for _, name := range names {
-			if err := destroy(ctx, s, name); err != nil {
+			for {
+				h, err := s.Header(name)
+				if errors.Is(err, os.ErrNotExist) || err == nil && h.References == 0 {
+					break
+				}
+				if err != nil {
+					return err
+				}
+				select {
+				case <-time.After(time.Millisecond):
+				case <-ctx.Done():
+					return fmt.Errorf("ipset %s: %w: delete other programs' rules that name it", name, context.Cause(ctx))
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// removeSets removes ipsets that no rule names.
+func (a *ownedRules) removeSets(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	return a.ipsets(func(s *ipset.Socket) error {
+		for _, name := range names {
+			if err := s.Destroy(name); err != nil {
 				return err
 			}
 			a.s.ipsets = slices.DeleteFunc(a.s.ipsets, func(other string) bool { return other == name })
 		}
 		return nil
 	})
-}
-
-// destroy removes an ipset. The kernel lets go of a rule of nf_tables some time after the rule has
-// been deleted, and tells no program when.
-func destroy(ctx context.Context, s *ipset.Socket, name string) error {
-	for {
-		err := s.Destroy(name)
-		if !errors.Is(err, ipset.ErrInUse) {
-			return err
-		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("%w: delete another program's rules that name it", err)
-		}
-	}
 }
 
 // superfluous returns the ipsets that the plan does not need: those of another plan, and what an
@@ -150,14 +197,18 @@ func (a *ownedRules) observeSets(state *interception.State) error {
 			if !ok {
 				continue // it belongs to an edit
 			}
-			there, err := s.Read(name)
+			form, err := s.Header(name)
 			if err != nil {
 				return err
 			}
-			if there.Type != typeOf(set) || there.Family != set.Family {
+			if !isForm(form, set) {
 				state.Deviations = append(state.Deviations, interception.Deviation{
-					At: "set " + string(set.Name), Want: string(typeOf(set)), Got: string(there.Type) + " of " + there.Family.String(),
+					At: "set " + string(set.Name), Want: formText(ipset.Header{Type: typeOf(set), Family: set.Family, Comments: true}), Got: formText(form),
 				})
+			}
+			there, err := s.Read(name)
+			if err != nil {
+				return err
 			}
 			var members []netip.Prefix
 			owners := map[netip.Addr]string{}
@@ -171,6 +222,7 @@ func (a *ownedRules) observeSets(state *interception.State) error {
 				}
 				state.Owners[set.Name] = owners
 			}
+			a.indices.compare(indexKey{a.ns.ID(), name}, owners)
 			state.Objects = append(state.Objects, set)
 		}
 		return nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/kernel"
+	"github.com/meshcni/meshcni/internal/nfnetlink"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
@@ -67,8 +68,9 @@ func TestSet(t *testing.T) {
 			if got := read(t, s, name); !reflect.DeepEqual(got, want) {
 				t.Errorf("got %v, want %v", got, want)
 			}
-			if got, err := s.Type(name); err != nil || got.Type != want.Type || got.Family != want.Family {
-				t.Errorf("its type is %v, %v, want that of %v", got, err, want)
+			header := Header{Type: want.Type, Family: want.Family, Comments: true, Members: 2}
+			if got, err := s.Header(name); err != nil || got != header {
+				t.Errorf("its header is %v, %v, want %v", got, err, header)
 			}
 			other := Member{want.Members[0].Prefix, "another"}
 			must(t, s.Add(name, other))
@@ -91,8 +93,8 @@ func TestSet(t *testing.T) {
 			if _, err := s.Read(name); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("read it afterwards: %v, want fs.ErrNotExist", err)
 			}
-			if _, err := s.Type(name); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("its type afterwards: %v, want fs.ErrNotExist", err)
+			if _, err := s.Header(name); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("its header afterwards: %v, want fs.ErrNotExist", err)
 			}
 		})
 	}
@@ -128,6 +130,9 @@ func TestRefusals(t *testing.T) {
 	if err := s.Destroy("used"); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "used") {
 		t.Errorf("remove a set that a rule uses: %v, want ErrInUse", err)
 	}
+	if h, err := s.Header("used"); err != nil || h.References != 1 {
+		t.Errorf("got %v and %v, want one reference", h, err)
+	}
 	if err := s.Create("strange", "hash:strange", interception.IPv4); !errors.Is(err, interception.ErrUnsupported) {
 		t.Errorf("a type that no kernel has: %v, want ErrUnsupported", err)
 	}
@@ -145,13 +150,30 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestStrangeMembers reads a set of networks with an exception, which no plan can say.
+func TestStrangeMembers(t *testing.T) {
+	t.Parallel()
+	s, _ := dial(t)
+	must(t, s.Create("strange", OfNetworks, interception.IPv4))
+	must(t, s.change(commandAdd, 0, "strange", func(a *nfnetlink.Attributes) {
+		a.Nest(attributeData, func() {
+			member("10.0.0.0/8", "").encode(a)
+			a.Uint32(attributeSetFlags|unix.NLA_F_NET_BYTEORDER, 1<<2) // IPSET_FLAG_NOMATCH
+		})
+	}))
+	if set, err := s.Read("strange"); err == nil || !strings.Contains(err.Error(), "strange") {
+		t.Errorf("got %v and %v, want an error about the set", set, err)
+	}
+}
+
 // FuzzRead reads messages of any form.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte{8, 0, attributeType, 0, 'a', 'b', 'c', 0})
 	f.Add([]byte{24, 0, attributeMembers, 0x80, 20, 0, attributeData, 0x80, 12, 0, attributeAddress, 0x80, 8, 0, 1, 0x40, 10, 0, 0, 1})
 	f.Fuzz(func(t *testing.T, message []byte) {
 		var set Set
-		if err := set.add(message); err != nil {
+		var h Header
+		if err := errors.Join(set.add(message), decode(message, h.add)); err != nil {
 			return
 		}
 		for _, m := range set.Members {

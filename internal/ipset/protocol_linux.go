@@ -13,7 +13,6 @@ const (
 	commandList    = 7
 	commandAdd     = 9
 	commandDelete  = 10
-	commandHeader  = 12
 )
 
 // The attributes of a command.
@@ -29,10 +28,12 @@ const (
 	attributeLine     = 9 // required with several members
 )
 
-// The attributes of a new set.
+// The attributes of a set.
 const (
 	attributeSetFlags   = 8  // IPSET_ATTR_CADT_FLAGS
 	attributeMaxMembers = 19 // IPSET_ATTR_MAXELEM
+	attributeCount      = 24 // IPSET_ATTR_ELEMENTS
+	attributeReferences = 25
 )
 
 // The attributes of a member, and of its address.
@@ -46,5 +47,6 @@ const (
 
 const (
 	namesOnly    = 1 << 1 // IPSET_FLAG_LIST_SETNAME
+	headerOnly   = 1 << 2 // IPSET_FLAG_LIST_HEADER
 	withComments = 1 << 4 // IPSET_FLAG_WITH_COMMENT
 )

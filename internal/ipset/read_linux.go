@@ -54,17 +54,48 @@ func (s *Socket) Read(name string) (Set, error) {
 	return set, named("read", name, err)
 }
 
-// Type returns the type and the family of a set. The error is as that of [Socket.Read].
-func (s *Socket) Type(name string) (Set, error) {
-	messages, err := s.netfilter.Query(unix.NFNL_SUBSYS_IPSET, commandHeader, 0, unix.NFPROTO_IPV4, func(a *nfnetlink.Attributes) {
-		a.Bytes(attributeProtocol, []byte{protocol})
+// Header is what the kernel tells of a set without its members, in the same time for any number.
+type Header struct {
+	Type     Type
+	Family   interception.Family
+	Comments bool // members may have them
+	// Members is their number, and References that of rules which name the set.
+	Members, References uint32
+}
+
+// Header returns that of a set. The error is as that of [Socket.Read].
+func (s *Socket) Header(name string) (Header, error) {
+	messages, err := s.list(func(a *nfnetlink.Attributes) {
 		a.Text(attributeName, name)
+		a.Uint32(attributeFlags|unix.NLA_F_NET_BYTEORDER, headerOnly)
 	})
-	var set Set
+	var h Header
 	for _, m := range messages {
-		err = errors.Join(err, set.add(m))
+		var set Set
+		err = errors.Join(err, set.add(m), decode(m, h.add))
+		h.Type, h.Family = set.Type, set.Family
 	}
-	return set, named("look for", name, missing(err))
+	return h, named("look for", name, err)
+}
+
+// add adds what the attributes of the set itself say.
+func (h *Header) add(d *netlink.AttributeDecoder) {
+	if d.Type() != attributeData {
+		return
+	}
+	d.Nested(func(d *netlink.AttributeDecoder) error {
+		for d.Next() {
+			switch d.Type() {
+			case attributeSetFlags:
+				h.Comments = d.Uint32()&withComments != 0
+			case attributeCount:
+				h.Members = d.Uint32()
+			case attributeReferences:
+				h.References = d.Uint32()
+			}
+		}
+		return nil
+	})
 }
 
 func (s *Socket) list(fill func(*nfnetlink.Attributes)) ([][]byte, error) {
@@ -120,6 +151,8 @@ func decodeMember(d *netlink.AttributeDecoder) (Member, error) {
 			bits = int(d.Uint8())
 		case attributeComment:
 			comment = d.String()
+		default: // one that may change what the member means, such as an exception to another one
+			return Member{}, fmt.Errorf("a member with the attribute %d", d.Type())
 		}
 	}
 	if bits < 0 {
