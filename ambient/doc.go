@@ -28,8 +28,8 @@
 //     agree on.
 //
 // [PodPlan] documents the order in which its rules decide. [HostPlan] lets the kubelet's probes
-// reach the pods. [Next] is the life of a pod on the node as a state machine: from what is wanted
-// and what was seen to the steps that a node's agent takes.
+// reach the pods, also those of a [Branch]. [Next] is the life of a pod on the node as a state
+// machine: from what is wanted and what was seen to the steps that a node's agent takes.
 //
 // # Non-goals
 //

@@ -3,6 +3,7 @@
 package ambient
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -30,9 +31,10 @@ const probesFirst = -10
 // that of a pod with hostNetwork, reaches the pods of its own node in this way.
 //
 // The sets are live: the caller edits their members as pods come and go. Without Facts.IPv6, and
-// for a family without a probe address, there is nothing for the family.
-func HostPlan(n Numbers, f interception.Facts, owner interception.Owner) (*interception.Plan, error) {
-	if err := n.Validate(); err != nil {
+// for a family without a probe address, there is nothing for the family. Each branch adds two
+// policy rules, as [Branch] describes; invalid ones are errors that wrap [ErrBranch].
+func HostPlan(n Numbers, f interception.Facts, owner interception.Owner, branches ...Branch) (*interception.Plan, error) {
+	if err := cmp.Or(n.Validate(), validateBranches(branches)); err != nil {
 		return nil, fmt.Errorf("plan ambient host: %w", err)
 	}
 	return interception.Build(owner, func(b *interception.Builder) {
@@ -47,6 +49,11 @@ func HostPlan(n Numbers, f interception.Facts, owner interception.Owner) (*inter
 			c.Do(id("probes", family), interception.Match{
 				DstSet: interception.Is(set), L4: interception.TCP(), UID: interception.Is(everyUser()),
 			}, interception.SNATTo{Addr: n.Probes[i]}, "programs of the node are recognised by this address")
+		}
+		for _, branch := range branches {
+			if slices.Contains(families(f), interception.FamilyOf(branch.Pod)) {
+				branch.rules(b, n.BranchPriority)
+			}
 		}
 	})
 }

@@ -24,6 +24,8 @@ type Numbers struct {
 	// Table and Priority are those of the route and the policy rule that deliver these replies.
 	Table    interception.RoutingTable
 	Priority uint32
+	// BranchPriority is the priority of the rules by which [HostPlan] reaches the pods of a [Branch].
+	BranchPriority uint32
 	// OutboundPort, InboundPort and DNSPort are those of the proxy's listeners for connections from
 	// the pod, for connections to the pod, and for queries.
 	OutboundPort, InboundPort, DNSPort interception.Port
@@ -43,15 +45,16 @@ type Numbers struct {
 func IstioNumbers() Numbers {
 	const mask = 0xfff // other programs use the higher bits
 	return Numbers{
-		ProxyMark:    interception.MarkBits{Value: 0x539, Mask: mask},
-		ReplyMark:    interception.MarkBits{Value: 0x111, Mask: mask},
-		Table:        100,
-		Priority:     32764, // just before the main table
-		OutboundPort: 15001,
-		InboundPort:  15006,
-		TunnelPort:   15008,
-		DNSPort:      15053,
-		Zone:         1,
+		ProxyMark:      interception.MarkBits{Value: 0x539, Mask: mask},
+		ReplyMark:      interception.MarkBits{Value: 0x111, Mask: mask},
+		Table:          100,
+		Priority:       32764, // just before the main table
+		BranchPriority: 512,
+		OutboundPort:   15001,
+		InboundPort:    15006,
+		TunnelPort:     15008,
+		DNSPort:        15053,
+		Zone:           1,
 		Probes: []netip.Addr{
 			netip.MustParseAddr("169.254.7.127"),
 			netip.MustParseAddr("fd16:9254:7127:1337:ffff:ffff:ffff:ffff"),
@@ -72,8 +75,8 @@ func (n Numbers) Validate() error {
 		return fail("a mark is 0, which is the mark of all other packets: choose other bits")
 	case n.ReplyMark.Matches(n.ProxyMark.Value) || n.ProxyMark.Matches(n.ReplyMark.Value):
 		return fail("a packet can have the proxy's mark %s and the replies' mark %s at once: choose other bits", n.ProxyMark, n.ReplyMark)
-	case n.Table == 0 || n.Priority == 0:
-		return fail("routing table and priority must be set")
+	case n.Table == 0 || n.Priority == 0 || n.BranchPriority == 0:
+		return fail("routing table and priorities must be set")
 	case n.Zone == 0:
 		return fail("zone 0 is that of the pod's own queries: choose another")
 	}
