@@ -70,6 +70,12 @@ type Options struct {
 	// The caller closes the namespace.
 	Host *interception.Netns
 	Sets SetEditor
+	// TakeOver are dataplanes by which the agent finds the rules of Istio's own agent in a pod, and
+	// removes them once its own are in place ([ambient.Recognise]). Rules that some program has
+	// changed stay, and the pod has an error that wraps [ErrUpstream]. Where such rules use TPROXY,
+	// the proxy's listeners have to be transparent until they are gone. Without dataplanes (nil) the
+	// agent looks for none.
+	TakeOver []ForeignDataplane
 	// Closed captures pods before the proxy serves them, as [ambient.Wanted] describes it.
 	Closed bool
 	// CaptureExisting captures also the connections that a running pod has when it is enrolled, which

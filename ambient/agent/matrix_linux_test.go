@@ -133,10 +133,9 @@ const (
 	otherwise = "not as wanted"
 )
 
-// TestNodes sends connections through two nodes with an agent, a proxy and pods each, on each
-// backend, and compares where they end with package trace. It prints which were tried.
-func TestNodes(t *testing.T) {
-	t.Parallel()
+// hostDataplanes returns those that hold the rules of pods and of a host.
+func hostDataplanes(t *testing.T) map[string]hostDataplane {
+	t.Helper()
 	native, err := nftables.New(nftables.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -147,6 +146,14 @@ func TestNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return backends
+}
+
+// TestNodes sends connections through two nodes with an agent, a proxy and pods each, on each
+// backend, and compares where they end with package trace. It prints which were tried.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	backends := hostDataplanes(t)
 	tried := &matrix{columns: map[string]bool{}, results: map[[2]string]string{}}
 	t.Cleanup(func() { // when all subtests have ended
 		t.Logf("%d cells\n%s", len(tried.results), tried)

@@ -135,7 +135,13 @@ func (n *node) run() (a *Agent, end func()) {
 
 func (n *node) proxy(refuse func(zds.Workload) string) *ambienttest.Proxy {
 	n.t.Helper()
-	proxy, err := ambienttest.StartProxy(ambienttest.ProxyOptions{Socket: n.options.Socket, Numbers: n.options.Numbers, Refuse: refuse})
+	return n.startProxy(ambienttest.ProxyOptions{Socket: n.options.Socket, Refuse: refuse})
+}
+
+func (n *node) startProxy(o ambienttest.ProxyOptions) *ambienttest.Proxy {
+	n.t.Helper()
+	o.Numbers = n.options.Numbers
+	proxy, err := ambienttest.StartProxy(o)
 	if err != nil {
 		n.t.Fatal(err)
 	}

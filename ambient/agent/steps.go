@@ -114,7 +114,7 @@ func (w *worker) use(namespace *interception.Netns) error {
 	if err := w.agent.watch.Add(w.uid, namespace); err != nil {
 		return errors.Join(err, namespace.Close())
 	}
-	w.namespace = namespace
+	w.namespace, w.alone = namespace, len(w.agent.options.TakeOver) == 0
 	return nil
 }
 

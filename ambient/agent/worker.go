@@ -50,6 +50,7 @@ type worker struct {
 	recorded   bool // the journal may have a record
 	recordedIn interception.NetnsID
 	damaged    bool // the record that the journal has cannot be read
+	alone      bool // no rules of Istio's own agent are in the namespace
 	set        bool // the server was told of the pod
 	told       bool // and with the open namespace
 	draining   time.Time
@@ -197,11 +198,7 @@ func (w *worker) advance(ctx context.Context, alert <-chan struct{}, wanted ambi
 			return w.advanceServed(ctx, alert, wanted)
 		}
 	}
-	finish := w.record // a damaged one anew
-	if !wanted.Enrolled {
-		finish = w.forget
-	}
-	if err := finish(); err != nil {
+	if err := w.finish(ctx, wanted); err != nil {
 		return w.failed(wanted, "", err), false
 	}
 	w.failures.Reset()
@@ -209,6 +206,17 @@ func (w *worker) advance(ctx context.Context, alert <-chan struct{}, wanted ambi
 	w.publish(wanted, "", nil)
 	w.settle()
 	return w.agent.options.Round, !wanted.Enrolled
+}
+
+// finish does what is left when the pod is as wanted: a damaged record is written anew.
+func (w *worker) finish(ctx context.Context, wanted ambient.Wanted) error {
+	if !wanted.Enrolled {
+		return w.forget()
+	}
+	if err := w.record(); err != nil {
+		return err
+	}
+	return w.agent.bounded(ctx, func() error { return w.takeOver(ctx) })
 }
 
 // advanceServed goes on after the proxy has acknowledged the pod. The rules have not changed since

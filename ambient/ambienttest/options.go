@@ -13,6 +13,9 @@ type ProxyOptions struct {
 	Socket string
 	// Numbers are the marks and ports to use; usually [ambient.IstioNumbers].
 	Numbers ambient.Numbers
+	// Transparent makes the listeners transparent, as rules with TPROXY require, which Istio wrote
+	// until 1.24.
+	Transparent bool
 	// Refuse returns why the proxy refuses to serve a pod, or "". It may be nil. A pod that was
 	// refused is not retried by itself.
 	Refuse func(zds.Workload) string

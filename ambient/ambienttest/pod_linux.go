@@ -25,18 +25,20 @@ import (
 
 // pod is what the proxy does in one pod's namespace.
 type pod struct {
-	numbers   ambient.Numbers
-	namespace *os.File
-	relayed   *atomic.Int64
-	ctx       context.Context //nolint:containedctx // it ends with the pod, not with a call
-	cancel    context.CancelFunc
-	listeners []*net.TCPListener
-	serving   sync.WaitGroup
+	numbers     ambient.Numbers
+	transparent bool // the listeners are
+	namespace   *os.File
+	relayed     *atomic.Int64
+	ctx         context.Context //nolint:containedctx // it ends with the pod, not with a call
+	cancel      context.CancelFunc
+	listeners   []*net.TCPListener
+	serving     sync.WaitGroup
 }
 
 // open opens the listeners. It takes over the namespace, and closes it on an error.
-func open(in *os.File, n ambient.Numbers, relayed *atomic.Int64) (*pod, error) {
-	p := &pod{numbers: n, namespace: in, relayed: relayed}
+func open(in *os.File, o ProxyOptions, relayed *atomic.Int64) (*pod, error) {
+	n := o.Numbers
+	p := &pod{numbers: n, transparent: o.Transparent, namespace: in, relayed: relayed}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	for port, serve := range map[interception.Port]func(*net.TCPConn) error{
 		n.OutboundPort: p.outbound, n.InboundPort: p.inbound,
@@ -74,7 +76,11 @@ func (p *pod) isIn(other *os.File) bool {
 
 func (p *pod) listen(family string, port interception.Port) (listener *net.TCPListener, err error) {
 	config := net.ListenConfig{Control: p.control(func(fd int) error {
-		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+		err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+		if p.transparent {
+			err = errors.Join(err, foreign(fd, family == "tcp4"))
+		}
+		return err
 	})}
 	err = namespace.Run(p.namespace, func() error {
 		opened, err := config.Listen(p.ctx, family, ":"+strconv.Itoa(int(port)))
@@ -148,12 +154,12 @@ func (p *pod) destination(from *net.TCPConn) (netip.AddrPort, error) {
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
+	if !to.IsValid() { // TPROXY translates nothing
+		to = addressOf(from.LocalAddr())
+	}
 	switch interception.Port(to.Port()) {
 	case p.numbers.OutboundPort, p.numbers.InboundPort, p.numbers.TunnelPort:
 		return netip.AddrPort{}, fmt.Errorf("%s is a port of the proxy: a relay would come back", to)
-	}
-	if !to.IsValid() {
-		return netip.AddrPort{}, errors.New("the connection was not redirected")
 	}
 	return to, nil
 }

@@ -193,7 +193,7 @@ func (p *Proxy) add(w zds.Workload, namespace *os.File) (refusal string) {
 		return ""
 	}
 	p.remove(func(other string) bool { return other == w.UID })
-	opened, err := open(namespace, p.options.Numbers, &p.relayed)
+	opened, err := open(namespace, p.options, &p.relayed)
 	if err != nil {
 		return err.Error()
 	}

@@ -190,6 +190,22 @@ func (d *Dataplane) UpdateSet(
 	return nil
 }
 
+// RemoveForeign removes chains of another program, as Observe has returned them in
+// [interception.State].Foreign, with the jumps that lead to them: for a program that takes over
+// what another one did, once its own plan is in place. The chains of hooks among them stay. The
+// kernel removes all of a table's chains or none. If a chain has changed since, nothing of its
+// family is removed, and the error names it.
+func (d *Dataplane) RemoveForeign(ctx context.Context, ns *interception.Netns, chains []interception.ForeignChain) error {
+	err := ns.Check()
+	if err == nil {
+		err = d.removeForeign(ctx, ns, chains)
+	}
+	if err != nil {
+		return fmt.Errorf("remove another program's chains from %s: %w", ns, err)
+	}
+	return nil
+}
+
 func families() []interception.Family {
 	return []interception.Family{interception.IPv4, interception.IPv6}
 }

@@ -23,3 +23,7 @@ func (*Dataplane) updateSet(
 ) error {
 	return fmt.Errorf("iptables dataplane: %w", interception.ErrUnsupported)
 }
+
+func (*Dataplane) removeForeign(context.Context, *interception.Netns, []interception.ForeignChain) error {
+	return fmt.Errorf("iptables dataplane: %w", interception.ErrUnsupported)
+}

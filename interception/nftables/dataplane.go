@@ -130,6 +130,21 @@ func (d *Dataplane) UpdateSet(
 	return nil
 }
 
+// RemoveForeign removes the tables of another program whose chains are these, as Observe has
+// returned them in [interception.State].Foreign: for a program that takes over what another one
+// did, once its own plan is in place. All tables go in one transaction. If one of them is gone, or
+// has other chains or rules than before, none is removed, and the error names it.
+func (d *Dataplane) RemoveForeign(ctx context.Context, ns *interception.Netns, chains []interception.ForeignChain) error {
+	err := ns.Check()
+	if err == nil {
+		err = d.removeForeign(ctx, ns, chains)
+	}
+	if err != nil {
+		return fmt.Errorf("remove another program's tables from %s: %w", ns, err)
+	}
+	return nil
+}
+
 // Name returns "nftables".
 func (d *Dataplane) Name() string { return backend.NFTables }
 

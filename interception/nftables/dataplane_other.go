@@ -20,6 +20,10 @@ func (d *Dataplane) updateSet(context.Context, *interception.Netns, interception
 	return notHere()
 }
 
+func (d *Dataplane) removeForeign(context.Context, *interception.Netns, []interception.ForeignChain) error {
+	return notHere()
+}
+
 func notHere() error {
 	return fmt.Errorf("nf_tables on %s: %w", runtime.GOOS, interception.ErrUnsupported)
 }

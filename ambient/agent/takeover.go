@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/interception"
+)
+
+// ForeignDataplane finds what other programs have in a pod, and removes it. Those of packages
+// nftables and iptables do, with their Options.Foreign.
+type ForeignDataplane interface {
+	Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error)
+	RemoveForeign(ctx context.Context, ns *interception.Netns, chains []interception.ForeignChain) error
+}
+
+// ErrUpstream means that a pod has rules of Istio's own agent that some program has changed, so the
+// agent leaves them beside its own.
+var ErrUpstream = errors.New("rules of Istio's own agent stand in the pod, and are not as it writes them")
+
+// takeOver removes the rules of Istio's own agent from a pod in which the agent's are in place:
+// until then both capture to the same ports, and afterwards the connections that the former have
+// captured live on. The route and the policy rule that both have alike stay, and stay the other
+// one's.
+func (w *worker) takeOver(ctx context.Context) error {
+	if w.alone {
+		return nil
+	}
+	var errs []error
+	for _, d := range w.agent.options.TakeOver {
+		state, err := d.Observe(ctx, w.namespace, w.agent.options.Owner)
+		if err != nil {
+			return fmt.Errorf("look for rules of Istio's own agent: %w", err)
+		}
+		found, err := ambient.Recognise(state.Foreign, w.agent.options.Numbers)
+		switch {
+		case err != nil:
+			return err
+		case found == nil:
+		case len(found.Differences) > 0:
+			errs = append(errs, fmt.Errorf("%w: %s: remove them, or what has changed them", ErrUpstream, strings.Join(found.Differences, "; ")))
+		default:
+			errs = append(errs, d.RemoveForeign(ctx, w.namespace, found.Chains))
+		}
+	}
+	err := errors.Join(errs...)
+	w.alone = err == nil
+	return err
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/ambienttest"
+	"github.com/meshcni/meshcni/ambient/zds"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/interception/iptables"
+	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
+	"github.com/meshcni/meshcni/internal/testing/upstream"
+)
+
+// foreignDataplanes return those that find what other programs have.
+func foreignDataplanes(t *testing.T) []ForeignDataplane {
+	t.Helper()
+	native, err := nftables.New(nftables.Options{Foreign: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := iptables.New(iptables.Options{Foreign: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []ForeignDataplane{native, tables}
+}
+
+// formerAgent serves the pod to a proxy of its own, as Istio's agent does, until the test ends.
+func (n *node) formerAgent(uid string, pod *dataplanetest.Pod, transparent bool) *ambienttest.Proxy {
+	n.t.Helper()
+	socket := filepath.Join(n.t.TempDir(), "z")
+	server, err := zds.Listen(n.t.Context(), socket, zds.Options{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() { server.Serve(ctx) })
+	n.t.Cleanup(func() {
+		cancel()
+		serving.Wait()
+	})
+	namespace, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { _ = namespace.Close() }) // nothing was written
+	if err := server.Set(zds.Workload{UID: uid, Name: "pod", Namespace: "shop", ServiceAccount: "account"}, namespace); err != nil {
+		n.t.Fatal(err)
+	}
+	proxy := n.startProxy(ambienttest.ProxyOptions{Socket: socket, Transparent: transparent})
+	if err := server.Await(n.t.Context(), uid); err != nil {
+		n.t.Fatal(err)
+	}
+	return proxy
+}
+
+// TestTakeOver takes a pod over from Istio's agent: by each dataplane, from each program that the
+// former one writes its rules by. New connections are opened all the while, and each is relayed;
+// older ones live on.
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	for name, dataplane := range hostDataplanes(t) {
+		for _, program := range upstream.Programs() {
+			generations := []ambient.Generation{ambient.GenerationRedirect, ambient.GenerationTProxy}
+			if program == upstream.NFT {
+				generations = []ambient.Generation{ambient.GenerationNative}
+			}
+			for _, generation := range generations {
+				t.Run(fmt.Sprintf("%s from %s, %s", name, program, generation), func(t *testing.T) {
+					t.Parallel()
+					takeOver(t, dataplane, program, ambient.Upstream{Generation: generation, IPv6: true})
+				})
+			}
+		}
+	}
+}
+
+func takeOver(t *testing.T, dataplane hostDataplane, program upstream.Program, u ambient.Upstream) {
+	t.Helper()
+	n := newNode(t)
+	n.dataplane, n.options.Dataplane, n.options.Sets, n.options.TakeOver = dataplane, dataplane, dataplane, foreignDataplanes(t)
+	// While iptables loads a plan, its guard drops new connections, and TCP tries again after a
+	// second.
+	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{Ports: []uint16{8080}, DropAfter: 10 * time.Second})
+	n.paths["a"] = pod.Path()
+	former := n.formerAgent("a", pod, u.Generation == ambient.GenerationTProxy)
+	upstream.Install(t, pod.File(), u, program)
+	inbound := func() *dataplanetest.Connection {
+		t.Helper()
+		c, err := pod.Connect(t.Context(), dataplanetest.Probe{
+			From: dataplanetest.Elsewhere, Src: netip.MustParseAddr("192.0.2.9"), Dst: netip.MustParseAddrPort("10.244.1.10:8080"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() }) // the test may have closed it
+		return c
+	}
+	living := []*dataplanetest.Connection{n.open(pod), inbound()}
+	if former.Relayed() != len(living) {
+		t.Fatalf("the former agent's rules capture %d of %d connections", former.Relayed(), len(living))
+	}
+	a, _ := n.run()
+	own := n.startProxy(ambienttest.ProxyOptions{Socket: n.options.Socket, Transparent: u.Generation == ambient.GenerationTProxy})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n.awaitStatus(a, "a", ambient.StatusEnabled)
+		n.awaitPods(a, "at rest", func(pods []Pod) bool { return len(pods) == 1 && pods[0].Step == "" && pods[0].Err == nil })
+	}()
+	n.feed <- told(object("a"))
+	for over := false; !over; {
+		select {
+		case <-done:
+			over = true
+		default:
+		}
+		before := former.Relayed() + own.Relayed()
+		inbound()
+		n.open(pod)
+		if relayed := former.Relayed() + own.Relayed() - before; relayed != 2 {
+			t.Errorf("of 2 connections %d are relayed", relayed)
+		}
+	}
+	for _, connection := range living {
+		n.exchange(connection)
+	}
+	if differs(n.recorded("a").Plan, n.state(pod)) {
+		t.Error("the pod has not the agent's rules")
+	}
+	inside, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inside.Close()
+	for _, d := range n.options.TakeOver {
+		state, err := d.Observe(t.Context(), inside, owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left, err := ambient.Recognise(state.Foreign, n.options.Numbers); err != nil || left != nil {
+			t.Errorf("left: %+v, %v", left, err)
+		}
+	}
+}
+
+// TestTakeOverLeaves what it does not know.
+func TestTakeOverLeaves(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.options.TakeOver = foreignDataplanes(t)
+	pod := n.pod("a")
+	n.formerAgent("a", pod, false)
+	upstream.Install(t, pod.File(), ambient.Upstream{Generation: ambient.GenerationRedirect, IPv6: true}, upstream.IPTablesNFT)
+	sandboxtest.Run(t, pod.File(), "", "iptables-nft", "-t", "nat", "-A", "ISTIO_OUTPUT", "-p", "tcp", "--dport", "9", "-j", "RETURN")
+	a, _ := n.run()
+	n.proxy(nil)
+	n.feed <- told(object("a"))
+	n.awaitPods(a, "ErrUpstream", func(pods []Pod) bool {
+		return len(pods) == 1 && errors.Is(pods[0].Err, ErrUpstream) && strings.Contains(pods[0].Err.Error(), "dport 9")
+	})
+	if !n.captured(pod) {
+		t.Error("the pod has not the agent's rules")
+	}
+	// When the change is undone, the rules go.
+	sandboxtest.Run(t, pod.File(), "", "iptables-nft", "-t", "nat", "-D", "ISTIO_OUTPUT", "-p", "tcp", "--dport", "9", "-j", "RETURN")
+	n.awaitPods(a, "no error", func(pods []Pod) bool { return len(pods) == 1 && pods[0].Err == nil })
+	if left := sandboxtest.Run(t, pod.File(), "", "iptables-nft-save"); strings.Contains(left, "ISTIO_") {
+		t.Errorf("left: %s", left)
+	}
+}

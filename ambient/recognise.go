@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ambient
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// Recognised are rules of Istio's own node agent that stand in a pod.
+type Recognised struct {
+	// Upstream is the rule set that they are, or the one that they differ least from.
+	Upstream Upstream
+	// Differences are what distinguishes them from that rule set, a line each. Nothing but rules
+	// without differences should be removed: what else changed them may count on them.
+	Differences []string
+	// Chains are the agent's chains, and those of the hooks that lead to them.
+	Chains []interception.ForeignChain
+}
+
+// Recognise looks for the rules of Istio's own node agent among the chains of other programs that a
+// dataplane has observed in a pod ([interception.State].Foreign), and compares them with those that
+// the agent writes with these numbers. The chains are found by their names and judged by their
+// rules. Package iptables decodes what the generations but [GenerationNative] have written, and
+// package nftables what that one has. It returns nil if there is no such chain.
+func Recognise(chains []interception.ForeignChain, n Numbers) (*Recognised, error) {
+	found, lines := upstreamLines(chains)
+	if len(found) == 0 {
+		return nil, nil
+	}
+	var best *Recognised
+	for _, candidate := range lines.candidates(n, strings.HasPrefix(found[0].Table, nativeTables)) {
+		plan, err := candidate.Plan(n, "istio-ambient")
+		if err != nil {
+			return nil, fmt.Errorf("recognise upstream's rules: %w", err)
+		}
+		differences := lines.differences(planLines(plan, candidate))
+		if best == nil || len(differences) < len(best.Differences) {
+			best = &Recognised{Upstream: candidate, Differences: differences, Chains: found}
+		}
+	}
+	return best, nil
+}
+
+// hookLines are the rules of a hook in words, by the hook: "v4 nat output".
+type hookLines map[string][]string
+
+func (h hookLines) add(family interception.Family, kind, hook string, m interception.Match, a interception.Action) {
+	if effective := m.EffectiveFamily(); effective != interception.BothFamilies && effective != family {
+		return
+	}
+	m.Family = family
+	key := fmt.Sprintf("%s %s %s", family, kind, hook)
+	h[key] = append(h[key], fmt.Sprintf("%s -> %s", m, a))
+}
+
+// planLines returns the rules of a plan of upstream's.
+func planLines(p *interception.Plan, u Upstream) hookLines {
+	lines := hookLines{}
+	of := upstreamPlanner{Upstream: u}.families()
+	if u.Generation == GenerationNative {
+		of = families(interception.Facts{IPv6: true})
+	}
+	for table := range p.Tables() {
+		for _, entry := range table.Entries {
+			i := slices.IndexFunc(table.Chains, func(c interception.Chain) bool { return c.Name == entry.Chain })
+			for _, rule := range table.Chains[i].Rules {
+				for _, family := range of {
+					lines.add(family, table.Kind.String(), entry.Hook.String(), rule.Match, rule.Action)
+				}
+			}
+		}
+	}
+	return lines
+}
+
+// nativeTables begins the names of the tables of [GenerationNative].
+const nativeTables = "inet istio-ambient-"
+
+// upstreamTable returns the kind of a table in which upstream's agent writes, and its families.
+func upstreamTable(name string) (kind string, of []interception.Family, ok bool) {
+	if kind, ok = strings.CutPrefix(name, nativeTables); ok {
+		return kind, families(interception.Facts{IPv6: true}), true
+	}
+	family, kind, ok := strings.Cut(strings.TrimPrefix(name, "legacy "), " ")
+	switch {
+	case ok && family == "ip":
+		return kind, []interception.Family{interception.IPv4}, true
+	case ok && family == "ip6":
+		return kind, []interception.Family{interception.IPv6}, true
+	default:
+		return "", nil, false
+	}
+}
+
+// isUpstream reports whether a chain has one of the agent's names.
+func isUpstream(name string) bool { return strings.HasPrefix(strings.ToLower(name), "istio") }
+
+// upstreamLines returns the agent's chains with the hooks' chains that lead to them, and the rules
+// that packets of each hook meet there. A rule that leads there under a condition counts as one.
+func upstreamLines(chains []interception.ForeignChain) (found []interception.ForeignChain, lines hookLines) {
+	lines = hookLines{}
+	for _, c := range chains {
+		kind, of, ok := upstreamTable(c.Table)
+		switch {
+		case !ok:
+		case c.Hook != "" && lines.follow(kind, of, c, chains), c.Hook == "" && isUpstream(c.Name):
+			found = append(found, c)
+		}
+	}
+	return found, lines
+}
+
+// follow adds the rules of the agent's chains to which a hook's chain leads, and reports whether it
+// leads to any.
+func (h hookLines) follow(
+	kind string, of []interception.Family, hook interception.ForeignChain, chains []interception.ForeignChain,
+) (leads bool) {
+	for _, jump := range hook.Rules {
+		to, is := jump.Action.(interception.Jump)
+		i := slices.IndexFunc(chains, func(c interception.ForeignChain) bool { return c.Table == hook.Table && c.Name == string(to.Chain) })
+		if !is || i < 0 || !isUpstream(chains[i].Name) {
+			continue
+		}
+		leads = true
+		for _, family := range of {
+			if jump.Match.Family = interception.BothFamilies; !jump.Match.IsZero() {
+				h.add(family, kind, hook.Hook, jump.Match, jump.Action)
+			}
+			for _, rule := range chains[i].Rules {
+				h.add(family, kind, hook.Hook, rule.Match, rule.Action)
+			}
+		}
+	}
+	return leads
+}
+
+// candidates returns the rule sets that these rules may be, with the features that they show.
+func (h hookLines) candidates(n Numbers, native bool) []Upstream {
+	has := func(action interception.Action) bool {
+		for _, lines := range h {
+			for _, line := range lines {
+				if strings.HasSuffix(line, " -> "+action.String()) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	u := Upstream{DNS: has(interception.RedirectTo{Port: n.DNSPort}), Reroute: h.rerouted(n), IPv6: h.hasIPv6(n)}
+	inbound := has(interception.RedirectTo{Port: n.InboundPort})
+	tproxy := has(interception.TProxyTo{Port: n.InboundPort, Mark: n.ReplyMark})
+	by := u
+	by.Generation, by.BypassInbound = GenerationRedirect, !inbound && !tproxy
+	if native {
+		by.Generation = GenerationNative
+		return []Upstream{by}
+	}
+	u.Reroute, u.Generation = nil, GenerationTProxy
+	zones := u
+	zones.Generation = GenerationTProxyZones
+	return []Upstream{by, u, zones}
+}
+
+// rerouted returns the interfaces whose connections go to the outbound port as they come in.
+func (h hookLines) rerouted(n Numbers) (names []interception.Interface) {
+	capture := " -> " + interception.RedirectTo{Port: n.OutboundPort}.String()
+	for _, line := range h["v4 nat prerouting"] {
+		_, rest, in := strings.Cut(line, " in ")
+		name, _, _ := strings.Cut(rest, " ")
+		if in && strings.HasSuffix(line, capture) {
+			names = append(names, interception.Interface(name))
+		}
+	}
+	return names
+}
+
+// hasIPv6 reports whether connections over IPv6 are captured.
+func (h hookLines) hasIPv6(n Numbers) bool {
+	capture := " -> " + interception.RedirectTo{Port: n.OutboundPort}.String()
+	return slices.ContainsFunc(h["v6 nat output"], func(line string) bool { return strings.HasSuffix(line, capture) })
+}
+
+// differences returns what is missing, what is more, and what has another order.
+func (h hookLines) differences(want hookLines) (all []string) {
+	hooks := map[string]bool{}
+	for _, lines := range []hookLines{h, want} {
+		for hook := range lines {
+			hooks[hook] = true
+		}
+	}
+	for hook := range hooks {
+		before := len(all)
+		for _, line := range want[hook] {
+			if !slices.Contains(h[hook], line) {
+				all = append(all, fmt.Sprintf("%s: missing %s", hook, line))
+			}
+		}
+		for _, line := range h[hook] {
+			if !slices.Contains(want[hook], line) {
+				all = append(all, fmt.Sprintf("%s: another rule, %s", hook, line))
+			}
+		}
+		if len(all) == before && !slices.Equal(h[hook], want[hook]) {
+			all = append(all, hook+": the rules have another order, or stand there twice")
+		}
+	}
+	slices.Sort(all)
+	return all
+}
