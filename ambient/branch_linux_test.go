@@ -3,18 +3,12 @@
 package ambient_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
@@ -22,12 +16,6 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
-
-// hostBackend is a dataplane that can hold the host's rules.
-type hostBackend interface {
-	interception.Dataplane
-	UpdateSet(context.Context, *interception.Netns, interception.Owner, interception.SetName, interception.SetEdit) error
-}
 
 // TestBranchProbes sends probes to a pod that the network's plugin routes by a table of its own.
 // They arrive with the branch only, whose rules go with the plan.
@@ -87,51 +75,6 @@ func branchesOf(t *testing.T, node *nodes.Node, pod *nodes.Place) (branches []am
 		branches = append(branches, ambient.Branch{Pod: address, Link: "veth1", Table: 101, Priority: 10})
 	}
 	return branches
-}
-
-// setHost applies the host's plan, and enters the pod in its sets.
-func setHost(t *testing.T, backend hostBackend, host, pod *nodes.Place, branches ...ambient.Branch) {
-	t.Helper()
-	plan, err := ambient.HostPlan(ambient.IstioNumbers(), interception.Facts{IPv6: true, LoopbackIPv6: true}, "test-ambient", branches...)
-	if err == nil {
-		err = backend.Apply(t.Context(), host.Netns, plan)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	state, err := backend.Observe(t.Context(), host.Netns, plan.Owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, got := slices.Collect(interception.ObjectsOf[interception.PolicyRule](plan)), slices.Collect(interception.ObjectsOf[interception.PolicyRule](state.Plan()))
-	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{}), cmpopts.IgnoreFields(interception.PolicyRule{}, "ID", "Why", "From")); diff != "" {
-		t.Errorf("policy rules (-want +observed):\n%s", diff)
-	}
-	for _, address := range pod.Addresses {
-		edit := interception.SetEdit{Add: map[netip.Addr]string{address: "7c1e"}}
-		if err := backend.UpdateSet(t.Context(), host.Netns, plan.Owner, ambient.ProbeSet(interception.FamilyOf(address)), edit); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// wantProbe connects from the node to an application, which must see the probe address.
-func wantProbe(t *testing.T, host *nodes.Place, to netip.AddrPort, from netip.Addr) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // a lost answer would take minutes
-	defer cancel()
-	if visit, err := host.Visit(ctx, "tcp", to); err != nil || visit.Client.Addr() != from {
-		t.Errorf("a probe of %s arrives from %v, %v, want %s", to, visit.Client, err, from)
-	}
-}
-
-func serve(t *testing.T, pod *nodes.Place) {
-	t.Helper()
-	stop, err := pod.Serve(8080)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stop)
 }
 
 // policyRules lists those of both families.

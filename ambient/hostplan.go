@@ -30,6 +30,11 @@ const probesFirst = -10
 // The rules cannot tell the kubelet from another process: every program in the host's network, also
 // that of a pod with hostNetwork, reaches the pods of its own node in this way.
 //
+// The rules come before those of other programs: the first translation of a connection counts. In
+// nftables their priority sees to that. All of iptables has one priority, so there another
+// program's chain in nf_tables at srcnat, such as kube-proxy's in its nftables mode, comes first if
+// it is created later.
+//
 // The sets are live: the caller edits their members as pods come and go. Without Facts.IPv6, and
 // for a family without a probe address, there is nothing for the family. Each branch adds two
 // policy rules, as [Branch] describes; invalid ones are errors that wrap [ErrBranch].
