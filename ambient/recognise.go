@@ -155,6 +155,7 @@ func (h hookLines) candidates(n Numbers, native bool) []Upstream {
 	tproxy := has(interception.TProxyTo{Port: n.InboundPort, Mark: n.ReplyMark})
 	by := u
 	by.Generation, by.BypassInbound = GenerationRedirect, !inbound && !tproxy
+	by.Unmarked = by.BypassInbound && !has(interception.SetConnMark{Mark: n.ReplyMark})
 	if native {
 		by.Generation = GenerationNative
 		return []Upstream{by}

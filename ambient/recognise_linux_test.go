@@ -65,7 +65,10 @@ func upstreams() map[upstream.Program][]ambient.Upstream {
 						continue
 					}
 					rerouted := []interception.Interface{"fake1s0f0", "fake1s0f1"}
-					for _, further := range []ambient.Upstream{{BypassInbound: true}, {Reroute: rerouted}, {BypassInbound: true, Reroute: rerouted}} {
+					for _, further := range []ambient.Upstream{
+						{BypassInbound: true}, {BypassInbound: true, Unmarked: true}, {Reroute: rerouted},
+						{BypassInbound: true, Reroute: rerouted}, {BypassInbound: true, Unmarked: true, Reroute: rerouted},
+					} {
 						further.Generation, further.DNS, further.IPv6 = u.Generation, dns, ipv6
 						all[program] = append(all[program], further)
 					}

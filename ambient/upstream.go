@@ -35,6 +35,9 @@ type Upstream struct {
 	DNS bool
 	// BypassInbound leaves connections to the pod alone. The generations of TPROXY lack it.
 	BypassInbound bool
+	// Unmarked leaves out the mark on connections that the proxy opens, as some releases do together
+	// with BypassInbound (golden files ingress.golden of both writers).
+	Unmarked bool
 	// Reroute are interfaces whose connections are treated as the pod's own, in this order. The
 	// generations of TPROXY lack it.
 	Reroute []interception.Interface
@@ -73,6 +76,8 @@ func (u Upstream) validate() error {
 		return fmt.Errorf("generation %q is unknown", u.Generation)
 	case u.byTProxy() && (u.BypassInbound || len(u.Reroute) > 0):
 		return fmt.Errorf("generation %s neither leaves inbound connections alone nor reroutes interfaces", u.Generation)
+	case u.Unmarked && !u.BypassInbound:
+		return fmt.Errorf("generation %s leaves out the mark only together with inbound connections", u.Generation)
 	}
 	return nil
 }
@@ -133,8 +138,10 @@ func (p upstreamPlanner) mangle() {
 	in.Entry(interception.Prerouting, p.hooked(), "what reaches the pod")
 	out.Entry(interception.Output, p.hooked(), "what leaves the pod")
 	for _, f := range p.each() {
-		in.Do(lineID("mangle.mark", f), interception.Match{Family: f, Mark: interception.Is(p.ProxyMark)},
-			interception.SetConnMark{Mark: p.ReplyMark}, "connections that the proxy opens")
+		if !p.Unmarked {
+			in.Do(lineID("mangle.mark", f), interception.Match{Family: f, Mark: interception.Is(p.ProxyMark)},
+				interception.SetConnMark{Mark: p.ReplyMark}, "connections that the proxy opens")
+		}
 		out.Do(lineID("mangle.restore", f), interception.Match{Family: f, ConnMark: interception.Is(p.ReplyMark)},
 			interception.RestoreMark{}, "replies to the proxy")
 	}

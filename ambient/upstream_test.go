@@ -75,6 +75,54 @@ func TestPodPlanDoesWhatUpstreamDoes(t *testing.T) {
 	}
 }
 
+// TestUpstreamDiffers shows, for each form of upstream's rules that does not do what the plan of the
+// same pod does, the packets that end differently.
+func TestUpstreamDiffers(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		upstream Upstream
+		packets  map[string]string // where they end upstream, and in the plan
+	}{
+		"native captures queries over IPv6 where IPv6 is off": {
+			Upstream{Generation: GenerationNative, DNS: true},
+			map[string]string{"udp uid 1000 gid 1000 > [2001:db8::1]:53": "dns, sent eth0"},
+		},
+		"tproxy captures no queries over TCP, and the proxy's own over UDP": {
+			Upstream{Generation: GenerationTProxy, DNS: true, IPv6: true},
+			map[string]string{
+				"tcp uid 1000 gid 1000 > 192.0.2.1:53": "outbound, dns", "udp uid 0 gid 0 mark 0x539 > 192.0.2.1:53": "dns, sent eth0",
+			},
+		},
+		"the mark that some releases leave out matters to no client": {
+			Upstream{Generation: GenerationRedirect, BypassInbound: true, Unmarked: true},
+			map[string]string{"tcp in eth0 10.244.1.7:40000 > 10.244.0.2:8080": "application, application"},
+		},
+	} {
+		theirs, err := test.upstream.Plan(IstioNumbers(), "istio-up")
+		if err != nil {
+			t.Fatal(err)
+		}
+		overrides := DefaultOverrides(test.upstream.DNS)
+		overrides.BypassInbound = test.upstream.BypassInbound
+		facts := interception.Facts{IPv6: test.upstream.IPv6, LoopbackIPv6: test.upstream.IPv6}
+		ours, err := PodPlan(overrides, IstioNumbers(), facts, "test-ambient")
+		if err != nil {
+			t.Fatal(err)
+		}
+		comparison, err := proof.Equivalent(theirs, ours, proof.Options{})
+		if err != nil || comparison.Answer != proof.No {
+			t.Errorf("%s: %v, %v, want a packet that ends differently", name, comparison, err)
+		}
+		for packet, want := range test.packets {
+			upstream, _ := ends(t, pod(theirs), packet)
+			plan, _ := ends(t, pod(ours), packet)
+			if got := upstream + ", " + plan; got != want {
+				t.Errorf("%s: %s ends at %s, want %s", name, packet, got, want)
+			}
+		}
+	}
+}
+
 // TestUpstreamOfTProxy traces connections through the rules of TPROXY.
 func TestUpstreamOfTProxy(t *testing.T) {
 	t.Parallel()
@@ -109,6 +157,7 @@ func TestUpstreamPlanRefuses(t *testing.T) {
 	for name, u := range map[string]Upstream{
 		"no generation": {}, "ingress": {Generation: GenerationTProxy, BypassInbound: true},
 		"virtual interfaces": {Generation: GenerationTProxyZones, Reroute: []interception.Interface{"fake1s0f0"}},
+		"unmarked":           {Generation: GenerationRedirect, Unmarked: true},
 	} {
 		if plan, err := u.Plan(IstioNumbers(), "istio-up"); err == nil || plan != nil {
 			t.Errorf("%s: %v, %v, want an error", name, plan, err)

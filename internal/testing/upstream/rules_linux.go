@@ -56,11 +56,11 @@ func text(u ambient.Upstream, family interception.Family) string {
 		lo, probe = "::1/128", "fd16:9254:7127:1337:ffff:ffff:ffff:ffff"
 	}
 	const notProxy = "-m mark ! --mark 0x539/0xfff"
-	tables := map[string][]string{
-		"mangle": {"-A ISTIO_PRERT -m mark --mark 0x539/0xfff -j CONNMARK --set-xmark 0x111/0xfff"},
-		"nat":    {"-A ISTIO_OUTPUT -d " + probe + " -p tcp -m tcp -j ACCEPT"},
-	}
+	tables := map[string][]string{"nat": {"-A ISTIO_OUTPUT -d " + probe + " -p tcp -m tcp -j ACCEPT"}}
 	add := func(table string, lines ...string) { tables[table] = append(tables[table], lines...) }
+	if !u.Unmarked {
+		add("mangle", "-A ISTIO_PRERT -m mark --mark 0x539/0xfff -j CONNMARK --set-xmark 0x111/0xfff")
+	}
 	tproxy := u.Generation == ambient.GenerationTProxy || u.Generation == ambient.GenerationTProxyZones
 	if tproxy {
 		add("mangle", "-A ISTIO_PRERT -s "+probe+" -p tcp -m tcp -j ACCEPT", "-A ISTIO_PRERT ! -d "+lo+" -p tcp -i lo -j ACCEPT",
@@ -146,8 +146,11 @@ chain output {
 }
 `, kind, in, out, strings.Replace(outType, "route", "filter", 1), priority, outType, priority)
 	}
-	text := table("nat", "-100", "nat", in, out) + table("mangle", "-150", "route",
-		"meta mark & 0xfff == 0x539 counter ct mark set ct mark & 0xfffff000 | 0x111", "ct mark and 0xfff == 0x111 counter meta mark set ct mark")
+	mark := "meta mark & 0xfff == 0x539 counter ct mark set ct mark & 0xfffff000 | 0x111"
+	if u.Unmarked {
+		mark = ""
+	}
+	text := table("nat", "-100", "nat", in, out) + table("mangle", "-150", "route", mark, "ct mark and 0xfff == 0x111 counter meta mark set ct mark")
 	if u.DNS {
 		text += table("raw", "-300", "filter", "udp sport 53 meta mark and 0xfff != 0x539 counter ct zone set 1",
 			"udp dport 53 meta mark and 0xfff == 0x539 counter ct zone set 1")
