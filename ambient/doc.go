@@ -29,7 +29,8 @@
 //
 // [PodPlan] documents the order in which its rules decide. [HostPlan] lets the kubelet's probes
 // reach the pods, also those of a [Branch]. [Next] is the life of a pod on the node as a state
-// machine: from what is wanted and what was seen to the steps that a node's agent takes.
+// machine: from what is wanted and what was seen to the steps that a node's agent takes. The page
+// docs/ambient-rules.md lists every rule with its condition.
 //
 // # Non-goals
 //

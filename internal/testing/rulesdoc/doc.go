@@ -8,6 +8,9 @@
 // which is checked against all answers. Only the explanations are written by hand, one for each
 // rule; a missing or surplus one is an error.
 //
-// The whole package is a test: go test ./internal/testing/rulesdoc compares the page, and writes it
-// with -update.
+// It also writes docs/ambient-rules.md, in the same way but shorter: a table of what
+// ambient.PodPlan and ambient.HostPlan return, with the reasons of the rules as explanations.
+//
+// The whole package is a test: go test ./internal/testing/rulesdoc compares the pages, and writes
+// them with -update.
 package rulesdoc

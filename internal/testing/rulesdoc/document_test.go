@@ -19,7 +19,7 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/golden"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/rules.md from what the planner says")
+var update = flag.Bool("update", false, "rewrite the pages from what the planners say")
 
 // path is the path of the document.
 const path = "../../../docs/rules.md"
@@ -30,6 +30,12 @@ func TestFresh(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	fresh(t, path, text)
+}
+
+// fresh compares a page with its text of now, or rewrites it.
+func fresh(t *testing.T, path string, text []byte) {
+	t.Helper()
 	if *update {
 		if err := os.WriteFile(path, text, 0o644); err != nil {
 			t.Fatal(err)
@@ -37,7 +43,8 @@ func TestFresh(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(read(t, path), string(text)); diff != "" {
-		t.Errorf("docs/rules.md is stale (-file +now): run go test ./internal/testing/rulesdoc -update, and read the difference:\n%s", diff)
+		page := strings.TrimPrefix(path, "../../../")
+		t.Errorf("%s is stale (-file +now): run go test ./internal/testing/rulesdoc -update, and read the difference:\n%s", page, diff)
 	}
 }
 

@@ -18,7 +18,9 @@ const owner interception.Owner = "istio-cni"
 // planner returns the content of the plan of a point, and caches it.
 type planner struct {
 	sample.Space
-	known map[string]answer
+	// makePlan returns the plan of a point, nil if what it asks for contradicts itself.
+	makePlan func(sample.Point) *interception.Plan
+	known    map[string]answer
 }
 
 // answer is the content of a plan.
@@ -45,7 +47,18 @@ type place struct {
 	chain interception.ChainName
 }
 
-func newPlanner() *planner { return &planner{sample.NewSpace(), map[string]answer{}} }
+// newPlanner returns the planner of sidecars.
+func newPlanner() *planner {
+	space := sample.NewSpace()
+	return &planner{space, func(at sample.Point) *interception.Plan {
+		in := space.Input(at)
+		plan, err := sidecar.Plan(in.Redirect, in.Facts, owner)
+		if err != nil {
+			return nil
+		}
+		return plan
+	}, map[string]answer{}}
+}
 
 // ask returns the content of the plan of a point.
 func (p *planner) ask(at sample.Point) answer {
@@ -54,7 +67,7 @@ func (p *planner) ask(at sample.Point) answer {
 		return a
 	}
 	a := answer{}
-	if plan := p.plan(at); plan != nil {
+	if plan := p.makePlan(at); plan != nil {
 		a.valid = true
 		for _, x := range partsOf(plan) {
 			a.ids = append(a.ids, x.id)
@@ -72,22 +85,12 @@ func keyOf(at sample.Point) string {
 	return string(key)
 }
 
-// plan returns the plan of a point, nil if its redirect contradicts itself.
-func (p *planner) plan(at sample.Point) *interception.Plan {
-	in := p.Input(at)
-	plan, err := sidecar.Plan(in.Redirect, in.Facts, owner)
-	if err != nil {
-		return nil
-	}
-	return plan
-}
-
 // has reports whether a plan has a part of that id.
 func (a answer) has(id interception.RuleID) bool { return slices.Contains(a.ids, id) }
 
 // part returns the part with that id in the plan of a point that has it.
 func (p *planner) part(at sample.Point, id interception.RuleID) part {
-	parts := partsOf(p.plan(at))
+	parts := partsOf(p.makePlan(at))
 	return parts[slices.IndexFunc(parts, func(x part) bool { return x.id == id })]
 }
 
@@ -103,19 +106,30 @@ func partsOf(plan *interception.Plan) []part {
 			text := func() string { return fmt.Sprintf("%s %s dev %s table %d", o.Type, o.Destination, o.Device, o.Table) }
 			parts = append(parts, part{o.ID, place{kind: "route"}, text, o.Why, o.From})
 		case interception.PolicyRule:
-			text := func() string {
-				return fmt.Sprintf("%s priority %d mark %s table %d", o.Family, o.Priority, o.Mark, o.Table)
-			}
-			parts = append(parts, part{o.ID, place{kind: "policy rule"}, text, o.Why, o.From})
+			parts = append(parts, part{o.ID, place{kind: "policy rule"}, func() string { return policyText(o) }, o.Why, o.From})
 		case interception.Set:
 			parts = append(parts, part{interception.RuleID("@" + o.Name), place{kind: "set"}, o.Members.String, o.Why, o.From})
 		case interception.Table:
 			parts = append(parts, partsOfTable(o)...)
 		default:
-			panic(fmt.Sprintf("sidecar.Plan makes a %T: teach rulesdoc what that is", object))
+			panic(fmt.Sprintf("a plan has a %T: teach rulesdoc what that is", object))
 		}
 	}
 	return parts
+}
+
+func policyText(r interception.PolicyRule) string {
+	text := fmt.Sprintf("%s priority %d", r.Family, r.Priority)
+	if r.Destination.IsValid() {
+		text += " to " + r.Destination.String()
+	}
+	if r.In != "" {
+		text += " in " + string(r.In)
+	}
+	if !r.Mark.IsEmpty() {
+		text += " mark " + r.Mark.String()
+	}
+	return fmt.Sprintf("%s table %d", text, r.Table)
 }
 
 func partsOfTable(t interception.Table) []part {

@@ -120,7 +120,7 @@ func (w *writer) contents(title string, first group) error {
 // leads to.
 func (w *writer) chains(g group) (nft, iptables string, err error) {
 	id := g.ids[0]
-	shown, err := renderingOf(w.plan(w.examples(g)[0].at))
+	shown, err := renderingOf(w.makePlan(w.examples(g)[0].at))
 	if err != nil {
 		return "", "", err
 	}
@@ -252,7 +252,7 @@ func (w *writer) examples(g group) []example {
 
 // example writes the output of the tools.
 func (w *writer) example(x example) error {
-	shown, err := renderingOf(w.plan(x.at))
+	shown, err := renderingOf(w.makePlan(x.at))
 	if err != nil {
 		return err
 	}
