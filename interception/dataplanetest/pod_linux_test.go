@@ -219,11 +219,47 @@ table inet filter {
 	})
 }
 
-// TestMarkedListeners has rules that let nothing of the proxy pass without its mark.
+// TestMarkedListeners has rules that let only answers with the proxy's mark pass.
 func TestMarkedListeners(t *testing.T) {
 	t.Parallel()
+	checkMarks(t, func(*interception.Builder) {}, map[string]bool{
+		"tcp in eth0 192.0.2.9:40000 > 10.244.1.10:15006": true, "tcp in eth0 [2001:db8::9]:40000 > [fd00:10:244:1::a]:15006": true,
+		"tcp in eth0 192.0.2.9:40000 > 10.244.1.10:8080": false,
+	})
+}
+
+// TestInheritedMarks has, besides, a setting by which a listener without a mark answers with the
+// mark of the packet that opened the connection.
+func TestInheritedMarks(t *testing.T) {
+	t.Parallel()
+	fill := func(b *interception.Builder) {
+		b.Sysctl(interception.Sysctl{ID: "accept", Key: "ipv4/tcp_fwmark_accept", Value: 1, Why: "the mark is inherited"})
+		c := b.Mangle("marks")
+		c.Entry(interception.Prerouting, interception.Match{}, "clients")
+		for _, client := range []struct {
+			id     interception.RuleID
+			prefix string
+			mark   interception.Mark
+		}{{"the-mark.v4", "192.0.2.9/32", 0x539}, {"the-mark.v6", "2001:db8::9/128", 0x539}, {"other", "192.0.2.10/32", 7}} {
+			c.Do(client.id, interception.Match{Src: interception.Is(interception.Prefixes(netip.MustParsePrefix(client.prefix)))},
+				interception.SetMark{Mark: interception.WholeMark(client.mark)}, "of a client")
+		}
+	}
+	checkMarks(t, fill, map[string]bool{
+		"tcp in eth0 192.0.2.9:40000 > 10.244.1.10:8080": true, "tcp in eth0 [2001:db8::9]:40000 > [fd00:10:244:1::a]:8080": true,
+		"tcp in eth0 192.0.2.10:40000 > 10.244.1.10:8080":  false,
+		"tcp in eth0 192.0.2.10:40000 > 10.244.1.10:15006": true,
+		"tcp in eth0 192.0.2.11:40000 > 10.244.1.10:8080":  false,
+	})
+}
+
+// checkMarks compares which packets are answered, with the trace too. Answers need the mark of the
+// proxy's listener on port 15006; the one on port 8080 has none.
+func checkMarks(t *testing.T, fill func(*interception.Builder), packets map[string]bool) {
+	t.Helper()
 	pod := NewPod(t, PodOptions{Ports: []uint16{8080}, ProxyPorts: []uint16{15006}, ProxyMark: 0x539})
 	plan, err := interception.Build("test-marks", func(b *interception.Builder) {
+		fill(b)
 		c := b.Filter("output")
 		c.Entry(interception.Output, interception.Match{}, "answers")
 		port := interception.Ports(8080, 15006)
@@ -245,10 +281,7 @@ func TestMarkedListeners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line, answered := range map[string]bool{
-		"tcp in eth0 192.0.2.9:40000 > 10.244.1.10:15006": true, "tcp in eth0 [2001:db8::9]:40000 > [fd00:10:244:1::a]:15006": true,
-		"tcp in eth0 192.0.2.9:40000 > 10.244.1.10:8080": false,
-	} {
+	for line, answered := range packets {
 		packet, err := trace.ParsePacket(line)
 		if err != nil {
 			t.Fatal(err)

@@ -61,6 +61,9 @@ func (w *walk) connected() *End {
 
 // hand returns the outcome of a packet that a socket takes.
 func (w *walk) hand(to *End) Outcome {
+	if w.listens && w.protocol == interception.ProtocolTCP && to.Listener.Mark == 0 && w.network.acceptsMarks() {
+		to.Inherited = w.header.Mark
+	}
 	w.taker = to
 	end := Outcome{Verdict: Delivered, Listener: to.Listener}
 	if w.known != nil && to == w.known.Opener {

@@ -53,6 +53,9 @@ type End struct {
 	Listener Listener
 	// Socket is the socket that opened the connection; zero for a Taker.
 	Socket Socket
+	// Inherited is the mark that the socket has of the packet which opened the connection: that of a
+	// TCP listener without a mark, where net.ipv4.tcp_fwmark_accept is on.
+	Inherited interception.Mark
 }
 
 func (h Header) tuple() Tuple { return Tuple{h.Src, h.Dst} }
@@ -74,13 +77,13 @@ func (o Outcome) Next() Packet {
 
 // Answer returns the receiver's packet: SYN and ACK in answer to an opening packet, else ACK. The
 // caller gives the origin: for a packet that was delivered, the socket that took it (transparent if
-// its listener is Transparent, with the listener's mark unless it has one of its own); for one that
-// was sent, the arrival by the same link.
+// its listener is Transparent, with the listener's mark or the inherited one unless it has one of
+// its own); for one that was sent, the arrival by the same link.
 func (o Outcome) Answer(from Origin) Packet {
 	answer := Packet{From: from, Protocol: o.Packet.Protocol, Src: o.Header.Dst, Dst: o.Header.Src, Flow: o.Flow}
 	if socket, ok := from.(Socket); ok {
 		socket.Transparent = socket.Transparent || o.Listener.Transparent
-		socket.Mark = cmp.Or(socket.Mark, o.Listener.Mark)
+		socket.Mark = cmp.Or(socket.Mark, o.Listener.Mark, o.inherited())
 		answer.From = socket
 	}
 	if answer.Protocol == interception.ProtocolTCP {
@@ -90,6 +93,14 @@ func (o Outcome) Answer(from Origin) Packet {
 		}
 	}
 	return answer
+}
+
+// inherited returns the mark that the socket which took the packet has of the opening one.
+func (o Outcome) inherited() interception.Mark {
+	if o.Socket != nil || o.Flow == nil || o.Flow.Taker == nil {
+		return 0
+	}
+	return o.Flow.Taker.Inherited
 }
 
 // track is connection tracking, which follows raw: it looks for the packet's flow in its zone, or

@@ -79,6 +79,11 @@ func (n *Routing) SwitchedOn(setting string, link interception.Interface) bool {
 	return n.sysctls["ipv4/conf/all/"+setting] != 0 || n.sysctls["ipv4/conf/"+string(link)+"/"+setting] != 0
 }
 
+// acceptsMarks reports whether the connections that a TCP listener without a mark accepts, over
+// either family, have the mark of the packet that opened them (include/net/inet_sock.h,
+// inet_request_mark).
+func (n *Routing) acceptsMarks() bool { return n.sysctls["ipv4/tcp_fwmark_accept"] != 0 }
+
 // Custom reports whether there are IPv4 policy rules or local routes other than the kernel's.
 func (n *Routing) Custom() bool {
 	return slices.ContainsFunc(n.Rules, func(r interception.PolicyRule) bool { return r.Family == interception.IPv4 }) ||

@@ -93,7 +93,7 @@ type Listener struct {
 	Transparent bool
 	// Mark is the listener's SO_MARK. The sockets that it accepts inherit it, so [Outcome.Answer]
 	// carries it (include/net/inet_sock.h, inet_request_mark). 0 is no mark: the answer then has
-	// none, as where net.ipv4.tcp_fwmark_accept is off.
+	// none or, where a plan sets net.ipv4.tcp_fwmark_accept, that of the opening packet.
 	Mark interception.Mark
 }
 
