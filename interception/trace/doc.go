@@ -86,6 +86,9 @@
 // answer. Connection tracking is on (in a kernel, some rule must require it), picks up connections
 // midway, and no two flows compete for a port. Packets that a rejection sends are not followed.
 //
+// Each packet of a connection is routed anew. A kernel's socket keeps the route of the first one,
+// which differs for IPv6 if a policy rule selects the source that the socket has not bound.
+//
 // An entry at the priority of connection tracking or nat is evaluated before it.
 //
 // Apart from [Namespace] Forwards and the sysctls of its plans, a namespace has the kernel's
