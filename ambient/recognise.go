@@ -3,6 +3,7 @@
 package ambient
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,8 +11,10 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Recognised are rules of Istio's own node agent that stand in a pod.
+// Recognised are rules of Istio's own node agent that stand in a pod, written by one program.
 type Recognised struct {
+	// Program wrote the rules.
+	Program Program
 	// Upstream is the rule set that they are, or the one that they differ least from.
 	Upstream Upstream
 	// Differences are what distinguishes them from that rule set, a line each. Nothing but rules
@@ -21,28 +24,67 @@ type Recognised struct {
 	Chains []interception.ForeignChain
 }
 
+// Program is what Istio's node agent writes rules by. Each has tables of its own.
+type Program string
+
+// The programs.
+const (
+	ProgramNFT            Program = "nft"
+	ProgramIPTablesNFT    Program = "iptables-nft"
+	ProgramIPTablesLegacy Program = "iptables-legacy"
+)
+
 // Recognise looks for the rules of Istio's own node agent among the chains of other programs that a
 // dataplane has observed in a pod ([interception.State].Foreign), and compares them with those that
 // the agent writes with these numbers. The chains are found by their names and judged by their
 // rules. Package iptables decodes what the generations but [GenerationNative] have written, and
-// package nftables what that one has. It returns nil if there is no such chain.
-func Recognise(chains []interception.ForeignChain, n Numbers) (*Recognised, error) {
-	found, lines := upstreamLines(chains)
-	if len(found) == 0 {
-		return nil, nil
+// package nftables what that one has; what either cannot decode is a difference. It returns one
+// element for each program, as the agent's choice may change when it starts anew and the former
+// rules then stay, and nil if there is no such chain.
+func Recognise(chains []interception.ForeignChain, n Numbers) ([]Recognised, error) {
+	var all []Recognised
+	for _, program := range []Program{ProgramNFT, ProgramIPTablesNFT, ProgramIPTablesLegacy} {
+		written := slices.DeleteFunc(slices.Clone(chains), func(c interception.ForeignChain) bool { return programOf(c.Table) != program })
+		found, lines := upstreamLines(written)
+		if len(found) == 0 {
+			continue
+		}
+		r, err := lines.closest(n, program)
+		if err != nil {
+			return nil, err
+		}
+		r.Chains = found
+		all = append(all, r)
 	}
-	var best *Recognised
-	for _, candidate := range lines.candidates(n, strings.HasPrefix(found[0].Table, nativeTables)) {
+	return all, nil
+}
+
+// closest returns the rule set that the rules differ least from.
+func (h hookLines) closest(n Numbers, program Program) (Recognised, error) {
+	best := Recognised{Program: program}
+	for i, candidate := range h.candidates(n, program == ProgramNFT) {
 		plan, err := candidate.Plan(n, "istio-ambient")
 		if err != nil {
-			return nil, fmt.Errorf("recognise upstream's rules: %w", err)
+			return best, fmt.Errorf("recognise upstream's rules: %w", err)
 		}
-		differences := lines.differences(planLines(plan, candidate))
-		if best == nil || len(differences) < len(best.Differences) {
-			best = &Recognised{Upstream: candidate, Differences: differences, Chains: found}
+		differences := h.differences(planLines(plan, candidate))
+		if i == 0 || len(differences) < len(best.Differences) {
+			best.Upstream, best.Differences = candidate, differences
 		}
 	}
 	return best, nil
+}
+
+// programOf returns the program whose table has this name.
+func programOf(table string) Program {
+	switch {
+	case strings.HasPrefix(table, "legacy "):
+		return ProgramIPTablesLegacy
+	case strings.HasPrefix(table, nativeTables):
+		return ProgramNFT
+	default:
+		return ProgramIPTablesNFT
+	}
 }
 
 // hookLines are the rules of a hook in words, by the hook: "v4 nat output".
@@ -100,18 +142,56 @@ func upstreamTable(name string) (kind string, of []interception.Family, ok bool)
 func isUpstream(name string) bool { return strings.HasPrefix(strings.ToLower(name), "istio") }
 
 // upstreamLines returns the agent's chains with the hooks' chains that lead to them, and the rules
-// that packets of each hook meet there. A rule that leads there under a condition counts as one.
+// that packets of each hook meet there. What leads there under a condition counts as a rule, and so
+// does a chain that no hook leads to.
 func upstreamLines(chains []interception.ForeignChain) (found []interception.ForeignChain, lines hookLines) {
 	lines = hookLines{}
 	for _, c := range chains {
 		kind, of, ok := upstreamTable(c.Table)
 		switch {
 		case !ok:
-		case c.Hook != "" && lines.follow(kind, of, c, chains), c.Hook == "" && isUpstream(c.Name):
+		case c.Hook != "":
+			if !lines.follow(kind, of, c, chains) {
+				continue
+			}
 			found = append(found, c)
+			if programOf(c.Table) == ProgramNFT {
+				lines.native(kind, of, c)
+			}
+		case isUpstream(c.Name):
+			found = append(found, c)
+			if !slices.ContainsFunc(chains, func(hook interception.ForeignChain) bool { return hook.Hook != "" && leadsTo(hook, c) }) {
+				lines[c.Table] = append(lines[c.Table], "chain "+c.Name+" that no hook leads to")
+			}
 		}
 	}
 	return found, lines
+}
+
+func leadsTo(hook, c interception.ForeignChain) bool {
+	return hook.Table == c.Table && slices.ContainsFunc(hook.Rules, func(r interception.Rule) bool {
+		to, is := r.Action.(interception.Jump)
+		return is && string(to.Chain) == c.Name
+	})
+}
+
+// native adds what nft's form of a hook's chain does not have: more than the jump, or another place
+// in the hook. The chains of iptables belong to all programs.
+func (h hookLines) native(kind string, of []interception.Family, hook interception.ForeignChain) {
+	priority := map[string]int32{"raw": -300, "mangle": -150, "nat": -100}[kind]
+	form := map[string]string{"nat": "nat", "mangle output": "route"}
+	chainType := cmp.Or(form[kind], form[kind+" "+hook.Hook], "filter")
+	for _, family := range of {
+		if hook.Type != chainType || hook.Priority != priority || hook.Policy != (interception.Accept{}) {
+			key := fmt.Sprintf("%s %s %s", family, kind, hook.Hook)
+			h[key] = append(h[key], fmt.Sprintf("a chain of type %s, priority %d and policy %s", hook.Type, hook.Priority, hook.Policy))
+		}
+		for _, r := range hook.Rules {
+			if _, jump := r.Action.(interception.Jump); !jump {
+				h.add(family, kind, hook.Hook, r.Match, r.Action)
+			}
+		}
+	}
 }
 
 // follow adds the rules of the agent's chains to which a hook's chain leads, and reports whether it

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/meshcni/meshcni/ambient"
@@ -33,7 +34,7 @@ func reader(t *testing.T, program upstream.Program) interception.Dataplane {
 	return d
 }
 
-func recognise(t *testing.T, pod *sandboxtest.Pod, program upstream.Program) *ambient.Recognised {
+func recognise(t *testing.T, pod *sandboxtest.Pod, program upstream.Program) []ambient.Recognised {
 	t.Helper()
 	state, err := reader(t, program).Observe(t.Context(), pod.Netns, "test-ambient")
 	if err != nil {
@@ -66,8 +67,11 @@ func upstreams() map[upstream.Program][]ambient.Upstream {
 					}
 					rerouted := []interception.Interface{"fake1s0f0", "fake1s0f1"}
 					for _, further := range []ambient.Upstream{
-						{BypassInbound: true}, {BypassInbound: true, Unmarked: true}, {Reroute: rerouted},
-						{BypassInbound: true, Reroute: rerouted}, {BypassInbound: true, Unmarked: true, Reroute: rerouted},
+						{BypassInbound: true},
+						{BypassInbound: true, Unmarked: true},
+						{Reroute: rerouted},
+						{BypassInbound: true, Reroute: rerouted},
+						{BypassInbound: true, Unmarked: true, Reroute: rerouted},
 					} {
 						further.Generation, further.DNS, further.IPv6 = u.Generation, dns, ipv6
 						all[program] = append(all[program], further)
@@ -92,7 +96,8 @@ func TestRecognise(t *testing.T) {
 				}
 				upstream.Install(t, pod.File(), want, program)
 				found := recognise(t, pod, program)
-				if found == nil || !reflect.DeepEqual(found.Upstream, want) || found.Differences != nil {
+				if len(found) != 1 || found[0].Program != program || !reflect.DeepEqual(found[0].Upstream, want) ||
+					found[0].Differences != nil {
 					t.Errorf("found %+v, want %+v", found, want)
 				}
 			})
@@ -103,33 +108,96 @@ func TestRecognise(t *testing.T) {
 // TestRecogniseDifferences changes such rules.
 func TestRecogniseDifferences(t *testing.T) {
 	t.Parallel()
-	u := ambient.Upstream{Generation: ambient.GenerationRedirect, DNS: true}
-	for name, test := range map[string]struct{ change, want string }{
-		"another rule": {"-A ISTIO_OUTPUT -p tcp --dport 9 -j RETURN", "v4 nat output: another rule, v4 tcp dport 9 -> return"},
+	change := func(lines string) func(*testing.T, *sandboxtest.Pod) {
+		return func(t *testing.T, pod *sandboxtest.Pod) {
+			t.Helper()
+			pod.Run(t, "*nat\n"+lines+"\nCOMMIT\n", "iptables-nft-restore", "--noflush")
+		}
+	}
+	nft := func(text string) func(*testing.T, *sandboxtest.Pod) {
+		return func(t *testing.T, pod *sandboxtest.Pod) {
+			t.Helper()
+			pod.Run(t, text, "nft", "-f", "-")
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*testing.T, *sandboxtest.Pod)
+		by     upstream.Program
+		want   string
+	}{
+		"another rule": {
+			change("-A ISTIO_OUTPUT -p tcp --dport 9 -j RETURN"), upstream.IPTablesNFT, "v4 nat output: another rule, v4 tcp dport 9 -> return",
+		},
 		"a missing rule": {
-			"-D ISTIO_OUTPUT -p tcp -m mark --mark 0x111/0xfff -j ACCEPT", "v4 nat output: missing v4 tcp mark 0x111/0xfff -> accept",
+			change("-D ISTIO_OUTPUT -p tcp -m mark --mark 0x111/0xfff -j ACCEPT"), upstream.IPTablesNFT,
+			"v4 nat output: missing v4 tcp mark 0x111/0xfff -> accept",
 		},
 		"another order": {
-			"-D ISTIO_OUTPUT -p tcp -m mark --mark 0x111/0xfff -j ACCEPT\n-A ISTIO_OUTPUT -p tcp -m mark --mark 0x111/0xfff -j ACCEPT",
-			"v4 nat output: the rules have another order, or stand there twice",
+			change("-D ISTIO_OUTPUT -p tcp -m mark --mark 0x111/0xfff -j ACCEPT\n-A ISTIO_OUTPUT -p tcp -m mark --mark 0x111/0xfff -j ACCEPT"),
+			upstream.IPTablesNFT, "v4 nat output: the rules have another order, or stand there twice",
 		},
 		"a condition": {
-			"-D OUTPUT -j ISTIO_OUTPUT\n-A OUTPUT -p tcp -j ISTIO_OUTPUT", "v4 nat output: another rule, v4 tcp -> jump ISTIO_OUTPUT",
+			change("-D OUTPUT -j ISTIO_OUTPUT\n-A OUTPUT -p tcp -j ISTIO_OUTPUT"), upstream.IPTablesNFT,
+			"v4 nat output: another rule, v4 tcp -> jump ISTIO_OUTPUT",
 		},
-		"no jump": {"-D OUTPUT -j ISTIO_OUTPUT", "v4 nat output: missing v4 out lo dst != 127.0.0.1/32 -> accept"},
+		"no jump": {change("-D OUTPUT -j ISTIO_OUTPUT"), upstream.IPTablesNFT, "v4 nat output: missing v4 out lo dst != 127.0.0.1/32 -> accept"},
 		"another port": {
-			"-A ISTIO_OUTPUT -p tcp -j REDIRECT --to-ports 15009", "v4 nat output: another rule, v4 tcp -> redirect to :15009",
+			change("-A ISTIO_OUTPUT -p tcp -j REDIRECT --to-ports 15009"), upstream.IPTablesNFT,
+			"v4 nat output: another rule, v4 tcp -> redirect to :15009",
+		},
+		"a chain of a sidecar": {
+			change("-N ISTIO_INBOUND"), upstream.IPTablesNFT, "ip nat: another rule, chain ISTIO_INBOUND that no hook leads to",
+		},
+		"a rule beside nft's jump": {
+			nft("add rule inet istio-ambient-mangle output udp dport 9 drop"), upstream.NFT,
+			"v6 mangle output: another rule, v6 udp dport 9 -> drop",
+		},
+		"another policy": {
+			nft("add chain inet istio-ambient-mangle output { policy drop; }"), upstream.NFT,
+			"v4 mangle output: another rule, a chain of type route, priority -150 and policy drop",
+		},
+		"another priority": {
+			nft("delete chain inet istio-ambient-nat output; add chain inet istio-ambient-nat output { type nat hook output priority -90; }; " +
+				"add rule inet istio-ambient-nat output jump istio-output"), upstream.NFT,
+			"v4 nat output: another rule, a chain of type nat, priority -90 and policy accept",
+		},
+		"what cannot be decoded": {
+			nft("insert rule inet istio-ambient-nat istio-output limit rate 1/second accept"), upstream.NFT, "v4 nat output: another rule, v4 -> opaque",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pod := sandboxtest.NewPod(t)
-			upstream.Install(t, pod.File(), u, upstream.IPTablesNFT)
-			pod.Run(t, "*nat\n"+test.change+"\nCOMMIT\n", "iptables-nft-restore", "--noflush")
-			found := recognise(t, pod, upstream.IPTablesNFT)
-			if found == nil || !slices.Contains(found.Differences, test.want) {
+			u := ambient.Upstream{Generation: ambient.GenerationRedirect, DNS: true}
+			if test.by == upstream.NFT {
+				u.Generation = ambient.GenerationNative
+			}
+			upstream.Install(t, pod.File(), u, test.by)
+			test.change(t, pod)
+			found := recognise(t, pod, test.by)
+			named := func(line string) bool { return strings.HasPrefix(line, test.want) }
+			if len(found) != 1 || !slices.ContainsFunc(found[0].Differences, named) {
 				t.Errorf("found %+v, want the difference %q", found, test.want)
 			}
 		})
+	}
+}
+
+// TestRecogniseSeveral has the rules of both flavours of iptables in a namespace, as they are when
+// the agent's choice has changed: both are recognised.
+func TestRecogniseSeveral(t *testing.T) {
+	t.Parallel()
+	pod := sandboxtest.NewPod(t)
+	want := ambient.Upstream{Generation: ambient.GenerationRedirect, DNS: true, IPv6: true}
+	upstream.Install(t, pod.File(), want, upstream.IPTablesLegacy)
+	upstream.InstallRules(t, pod.File(), want, upstream.IPTablesNFT)
+	found := recognise(t, pod, upstream.IPTablesNFT)
+	if len(found) != 2 || found[0].Program != ambient.ProgramIPTablesNFT || found[1].Program != ambient.ProgramIPTablesLegacy {
+		t.Fatalf("found %+v, want the rules of two programs", found)
+	}
+	for _, r := range found {
+		if !reflect.DeepEqual(r.Upstream, want) || r.Differences != nil {
+			t.Errorf("%s: found %+v with differences %q, want %+v", r.Program, r.Upstream, r.Differences, want)
+		}
 	}
 }

@@ -75,8 +75,8 @@ func TestPodPlanDoesWhatUpstreamDoes(t *testing.T) {
 	}
 }
 
-// TestUpstreamDiffers shows, for each form of upstream's rules that does not do what the plan of the
-// same pod does, the packets that end differently.
+// TestUpstreamDiffers shows, for each form of upstream's rules that does not do what the plan of
+// the same pod does, the packets that end differently.
 func TestUpstreamDiffers(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/meshcni/meshcni/ambient"
@@ -32,21 +34,28 @@ func (w *worker) takeOver(ctx context.Context) error {
 		return nil
 	}
 	var errs []error
+	left := map[ambient.Program][]string{} // the differences of rules that no dataplane has recognised
 	for _, d := range w.agent.options.TakeOver {
 		state, err := d.Observe(ctx, w.namespace, w.agent.options.Owner)
 		if err != nil {
 			return fmt.Errorf("look for rules of Istio's own agent: %w", err)
 		}
 		found, err := ambient.Recognise(state.Foreign, w.agent.options.Numbers)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case found == nil:
-		case len(found.Differences) > 0:
-			errs = append(errs, fmt.Errorf("%w: %s: remove them, or what has changed them", ErrUpstream, strings.Join(found.Differences, "; ")))
-		default:
-			errs = append(errs, d.RemoveForeign(ctx, w.namespace, found.Chains))
 		}
+		for _, rules := range found {
+			if len(rules.Differences) == 0 {
+				delete(left, rules.Program)
+				errs = append(errs, d.RemoveForeign(ctx, w.namespace, rules.Chains))
+			} else if known, seen := left[rules.Program]; !seen || len(rules.Differences) < len(known) {
+				left[rules.Program] = rules.Differences // the fewest are those that the dataplane decodes best
+			}
+		}
+	}
+	for _, program := range slices.Sorted(maps.Keys(left)) {
+		errs = append(errs, fmt.Errorf("%w: by %s: %s: remove them, or what has changed them",
+			ErrUpstream, program, strings.Join(left[program], "; ")))
 	}
 	err := errors.Join(errs...)
 	w.alone = err == nil

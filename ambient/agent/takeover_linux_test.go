@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -99,10 +100,16 @@ func takeOver(t *testing.T, dataplane hostDataplane, program upstream.Program, u
 	n.paths["a"] = pod.Path()
 	former := n.formerAgent("a", pod, u.Generation == ambient.GenerationTProxy)
 	upstream.Install(t, pod.File(), u, program)
+	client := netip.MustParseAddr("192.0.2.0")
 	inbound := func() *dataplanetest.Connection {
 		t.Helper()
+		// Each connection has a client of its own: the proxy keeps the address and has another port,
+		// which among hundreds of connections of one client would be that of an earlier one.
+		if client = client.Next(); client.As4()[3] == 255 {
+			client = netip.MustParseAddr("192.0.2.1")
+		}
 		c, err := pod.Connect(t.Context(), dataplanetest.Probe{
-			From: dataplanetest.Elsewhere, Src: netip.MustParseAddr("192.0.2.9"), Dst: netip.MustParseAddrPort("10.244.1.10:8080"),
+			From: dataplanetest.Elsewhere, Src: client, Dst: netip.MustParseAddrPort("10.244.1.10:8080"),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -154,6 +161,41 @@ func takeOver(t *testing.T, dataplane hostDataplane, program upstream.Program, u
 		}
 		if left, err := ambient.Recognise(state.Foreign, n.options.Numbers); err != nil || left != nil {
 			t.Errorf("left: %+v, %v", left, err)
+		}
+	}
+}
+
+// TestTakeOverBySeveral has rules of several programs in a pod, and dataplanes that decode some of
+// them each, in any order: all go at once, and what only one of the dataplanes knows is no error.
+func TestTakeOverBySeveral(t *testing.T) {
+	t.Parallel()
+	for name, reversed := range map[string]bool{"nftables first": false, "iptables first": true} {
+		for _, programs := range [][]upstream.Program{
+			{upstream.IPTablesNFT}, {upstream.IPTablesLegacy}, {upstream.NFT}, {upstream.IPTablesLegacy, upstream.IPTablesNFT}, upstream.Programs(),
+		} {
+			t.Run(fmt.Sprintf("%s %s", name, programs), func(t *testing.T) {
+				t.Parallel()
+				pod, dataplanes := sandboxtest.NewPod(t), foreignDataplanes(t)
+				if reversed {
+					slices.Reverse(dataplanes)
+				}
+				for _, program := range programs {
+					u := ambient.Upstream{Generation: ambient.GenerationRedirect, DNS: true, IPv6: true}
+					if program == upstream.NFT {
+						u.Generation = ambient.GenerationNative
+					}
+					upstream.InstallRules(t, pod.File(), u, program)
+				}
+				options := Options{TakeOver: dataplanes, Numbers: ambient.IstioNumbers(), Owner: owner}
+				w := &worker{agent: &Agent{options: options}, namespace: pod.Netns}
+				if err := w.takeOver(t.Context()); err != nil || !w.alone {
+					t.Errorf("the rules of %s are not taken over: %v", programs, err)
+				}
+				left := pod.Run(t, "", "nft", "list", "ruleset") + pod.Run(t, "", "iptables-legacy-save") + pod.Run(t, "", "ip6tables-legacy-save")
+				if strings.Contains(left, "ISTIO_") || strings.Contains(left, "istio-") {
+					t.Errorf("left: %s", left)
+				}
+			})
 		}
 	}
 }

@@ -14,13 +14,13 @@ import (
 )
 
 // Program is what the agent writes its rules by.
-type Program string
+type Program = ambient.Program
 
 // The programs.
 const (
-	IPTablesLegacy Program = "iptables-legacy"
-	IPTablesNFT    Program = "iptables-nft"
-	NFT            Program = "nft"
+	IPTablesLegacy = ambient.ProgramIPTablesLegacy
+	IPTablesNFT    = ambient.ProgramIPTablesNFT
+	NFT            = ambient.ProgramNFT
 )
 
 // Programs returns all of them.
@@ -39,6 +39,12 @@ func Install(t testing.TB, in *os.File, u ambient.Upstream, by Program) {
 		sandboxtest.Run(t, in, "", "ip", family, "route", "add", "local", everything, "dev", "lo", "table", "100")
 		sandboxtest.Run(t, in, "", "ip", family, "rule", "add", "fwmark", "0x111/0xfff", "lookup", "100", "priority", "32764")
 	}
+	InstallRules(t, in, u, by)
+}
+
+// InstallRules puts the rules alone into a namespace.
+func InstallRules(t testing.TB, in *os.File, u ambient.Upstream, by Program) {
+	t.Helper()
 	if by == NFT {
 		sandboxtest.Run(t, in, native(u), "nft", "-f", "-")
 		return
@@ -150,7 +156,8 @@ chain output {
 	if u.Unmarked {
 		mark = ""
 	}
-	text := table("nat", "-100", "nat", in, out) + table("mangle", "-150", "route", mark, "ct mark and 0xfff == 0x111 counter meta mark set ct mark")
+	text := table("nat", "-100", "nat", in, out) + table("mangle", "-150", "route",
+		mark, "ct mark and 0xfff == 0x111 counter meta mark set ct mark")
 	if u.DNS {
 		text += table("raw", "-300", "filter", "udp sport 53 meta mark and 0xfff != 0x539 counter ct zone set 1",
 			"udp dport 53 meta mark and 0xfff == 0x539 counter ct zone set 1")
