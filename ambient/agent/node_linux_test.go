@@ -41,7 +41,8 @@ type node struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed when the agent tells something
 	statuses map[string][]ambient.Status
-	paths    map[string]string // of the namespaces that Find finds
+	paths    map[string]string          // of the namespaces that Find finds
+	held     map[string]<-chan struct{} // Find waits for these
 }
 
 // Next makes a node the feed of its agent.
@@ -76,8 +77,11 @@ func (n *node) news() {
 // Find finds the namespaces that the test has put on the node.
 func (n *node) Find(_ context.Context, pod podnetns.Pod) (*podnetns.Found, error) {
 	n.mu.Lock()
-	path := n.paths[pod.UID]
+	path, held := n.paths[pod.UID], n.held[pod.UID]
 	n.mu.Unlock()
+	if held != nil {
+		<-held
+	}
 	if path == "" {
 		return nil, &podnetns.RefusalError{Pod: pod, Obstacle: podnetns.ObstacleNotFound, Detail: "nothing leads to the pod"}
 	}

@@ -139,6 +139,44 @@ func TestInvalidUID(t *testing.T) {
 	})
 }
 
+// TestLongAnnotations has a pod with 64 KiB of an annotation that does not parse: it is refused.
+// Before that, while the agent is busy with it, another pod with as long an annotation is enrolled.
+func TestLongAnnotations(t *testing.T) {
+	t.Parallel()
+	const key, length = "traffic.istio.io/excludeOutboundIPRanges", 64 << 10
+	n := newNode(t)
+	refused, busy := n.pod("a"), make(chan struct{})
+	n.held = map[string]<-chan struct{}{"a": busy}
+	pod := n.pod("b")
+	a, _ := n.run()
+	proxy := n.proxy(nil)
+	invalid, valid := object("a"), object("b")
+	invalid.Annotations = map[string]string{key: strings.Repeat("x", length)}
+	valid.Annotations = map[string]string{key: longList(length)}
+	n.feed <- told(invalid, valid)
+	n.awaitStatus(a, "b", ambient.StatusEnabled)
+	n.connect(pod, proxy, 1)
+	close(busy)
+	n.awaitPods(a, "that the annotation of a does not parse", func(pods []Pod) bool {
+		return slices.ContainsFunc(pods, func(p Pod) bool {
+			wrong, doesNotParse := errors.AsType[*interception.ParseError](p.Err)
+			return p.UID == "a" && doesNotParse && wrong.Source.Key == key
+		})
+	})
+	if n.captured(refused) || proxy.Serves("a") || !proxy.Serves("b") {
+		t.Error("the refusal has changed something")
+	}
+}
+
+// longList returns a list of prefixes of about so many bytes.
+func longList(bytes int) string {
+	var list strings.Builder
+	for i := 0; list.Len() < bytes; i++ {
+		fmt.Fprintf(&list, "172.%d.%d.0/32,", 16+i>>8, i&255)
+	}
+	return strings.TrimSuffix(list.String(), ",")
+}
+
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	plan := enrolledRecord(t).Plan

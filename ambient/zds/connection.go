@@ -264,12 +264,14 @@ func (c *connection) note(request outgoing, refused string) {
 // receive returns the next message, of any length that the protocol allows.
 func receive(socket *net.UnixConn) ([]byte, error) {
 	buffer := make([]byte, MaxMessage+1)
-	n, _, _, _, err := socket.ReadMsgUnix(buffer, nil)
+	n, _, flags, _, err := socket.ReadMsgUnix(buffer, nil) // the kernel closes the descriptors that come along
 	switch {
-	case errors.Is(err, io.EOF), err == nil && n == 0:
-		return nil, errors.New("the proxy has closed it")
-	case err != nil:
+	case err != nil && !errors.Is(err, io.EOF):
 		return nil, err
+	case carriesMore(flags):
+		return nil, fmt.Errorf("%w: it carries descriptors, which only the agent may send", ErrMessage)
+	case n == 0: // the end, or an empty message, which the kernel does not tell apart
+		return nil, errors.New("the proxy has closed it")
 	case n > MaxMessage:
 		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrMessage, MaxMessage)
 	}

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -81,6 +83,19 @@ func connect(t *testing.T, s *Server, pods ...string) *proxy {
 func (p *proxy) send(data []byte) {
 	p.t.Helper()
 	if _, err := p.Write(data); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// sendDescriptors sends a message with so many descriptors of one file.
+func (p *proxy) sendDescriptors(data []byte, many int) {
+	p.t.Helper()
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer file.Close()
+	if _, _, err := p.WriteMsgUnix(data, unix.UnixRights(slices.Repeat([]int{int(file.Fd())}, many)...), nil); err != nil {
 		p.t.Fatal(err)
 	}
 }

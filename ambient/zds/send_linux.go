@@ -9,6 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// carriesMore reports whether a message carried descriptors for which there was no room, by the
+// flags of recvmsg(2).
+func carriesMore(flags int) bool { return flags&unix.MSG_CTRUNC != 0 }
+
 // send sends a message, with the descriptor of a namespace unless that is nil. The error is
 // errNamespaceClosed if the caller has closed that.
 func send(socket *net.UnixConn, data []byte, namespace *os.File) error {

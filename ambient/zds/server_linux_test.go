@@ -181,13 +181,15 @@ func TestMisbehaviour(t *testing.T) {
 	t.Parallel()
 	const patience = 200 * time.Millisecond
 	for name, misbehave := range map[string]func(p *proxy){
-		"no hello":          func(*proxy) {},
-		"no message":        func(p *proxy) { p.send([]byte{8}) },
-		"an empty hello":    func(p *proxy) { p.send(nil) },
-		"oversized hello":   func(p *proxy) { p.send(make([]byte, 2*MaxMessage)) },
-		"no ack":            func(p *proxy) { p.send([]byte{8, 1}); p.expect(KindAdd, "a") },
-		"an ack of nothing": func(p *proxy) { p.send([]byte{8, 1}); p.expect(KindAdd, "a"); p.send([]byte{8, 1}) },
-		"an oversized ack":  func(p *proxy) { p.send([]byte{8, 1}); p.expect(KindAdd, "a"); p.send(make([]byte, 2*MaxMessage)) },
+		"no hello":                             func(*proxy) {},
+		"no message":                           func(p *proxy) { p.send([]byte{8}) },
+		"an empty hello":                       func(p *proxy) { p.send(nil) },
+		"oversized hello":                      func(p *proxy) { p.send(make([]byte, 2*MaxMessage)) },
+		"no ack":                               func(p *proxy) { p.send([]byte{8, 1}); p.expect(KindAdd, "a") },
+		"an ack of nothing":                    func(p *proxy) { p.send([]byte{8, 1}); p.expect(KindAdd, "a"); p.send([]byte{8, 1}) },
+		"an oversized ack":                     func(p *proxy) { p.send([]byte{8, 1}); p.expect(KindAdd, "a"); p.send(make([]byte, 2*MaxMessage)) },
+		"a hundred descriptors with the hello": func(p *proxy) { p.sendDescriptors([]byte{8, 1}, 100) },
+		"a descriptor with an ack":             func(p *proxy) { p.send([]byte{8, 1}); p.expect(KindAdd, "a"); p.sendDescriptors([]byte{10, 0}, 1) },
 		"unasked": func(p *proxy) {
 			p.send([]byte{8, 1})
 			p.take(KindAdd, "a")

@@ -12,9 +12,9 @@ import (
 )
 
 // TestChosenSource has policy rules for the pod's addresses that lead a destination to the pod's
-// own listener. The kernel finds them for a source that it has chosen itself only for IPv4, because it
-// looks the route up once more. A datagram stands for IPv6: the trace of a whole connection would
-// deviate (package trace, Non-goals).
+// own listener. The kernel finds them for a source that it has chosen itself only for IPv4, because
+// it looks the route up once more. A datagram stands for IPv6: the trace of a whole connection
+// would deviate (package trace, Non-goals).
 func TestChosenSource(t *testing.T) {
 	t.Parallel()
 	pod := NewPod(t, PodOptions{ProxyPorts: []uint16{15006}})
