@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/testing/victim"
 )
 
 // ConformanceOptions configure [Conformance]. A dataplane for Linux needs only New.
@@ -40,6 +41,9 @@ type ConformanceOptions struct {
 //		})
 //	}
 //
+// The law about sets kills processes in the midst of edits: copies of the test's program that run
+// the same test again, up to the call of Conformance.
+//
 // A failure reports the broken law, the plan that broke it, and the content of the namespace. A
 // panic of the dataplane fails only the law in which it happens.
 func Conformance(t *testing.T, o ConformanceOptions) {
@@ -64,6 +68,10 @@ func Conformance(t *testing.T, o ConformanceOptions) {
 			t.Helper()
 			return guard{failing(t, n), t}
 		}
+	}
+	if task, is := victim.Task(); is {
+		o.beEditor(t, task)
+		return
 	}
 	s := &suite{ConformanceOptions: o, standard: Cases(t)}
 	for _, r := range rules() {
@@ -244,7 +252,8 @@ func rules() []rule {
 		{LawFailures, "after a failure at any step the namespace holds the old plan or the new one, and the next Apply heals it", (*trial).failures},
 		{
 			LawSets, "members of a live set of addresses have owners, change in one step, from several sides at once too, " +
-				"survive every Apply of a plan with the set, and go with it; an edit that cannot be made changes nothing",
+				"survive every Apply of a plan with the set, and go with it; an edit that cannot be made changes nothing, " +
+				"and a killed one everything or nothing",
 			(*trial).sets,
 		},
 		{LawParallel, "work on many namespaces at once ends as it does one after the other", (*trial).parallel},

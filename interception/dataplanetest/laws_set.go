@@ -37,7 +37,7 @@ func (x *trial) sets() {
 	}
 	for name, test := range map[string]func(*editing){
 		"owners": (*editing).owners, "apply": (*editing).applied, "parallel": (*editing).parallel, "many": (*editing).many,
-		"refused": (*editing).refused,
+		"refused": (*editing).refused, "killed": (*editing).killed,
 	} {
 		for _, family := range []interception.Family{interception.IPv4, interception.IPv6} {
 			x.run(fmt.Sprint(name, " ", family), func(x *trial) {
