@@ -136,6 +136,20 @@ func (d *Dataplane) UpdateSet(
 	return errors.Join(absent...)
 }
 
+// Claim makes the routes and policy rules that serve the owner's plan the owner's, as those
+// candidates do that can.
+func (d *Dataplane) Claim(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
+	return d.each(func(c Candidate) error {
+		claimer, ok := c.Dataplane.(interface {
+			Claim(context.Context, *interception.Netns, interception.Owner) error
+		})
+		if !ok {
+			return fmt.Errorf("claim: %w", interception.ErrUnsupported)
+		}
+		return claimer.Claim(ctx, ns, owner)
+	})
+}
+
 // each asks all candidates and joins their errors. It ignores those that wrap ErrUnsupported,
 // unless all candidates return one.
 func (d *Dataplane) each(ask func(Candidate) error) error {

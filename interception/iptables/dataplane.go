@@ -190,6 +190,14 @@ func (d *Dataplane) UpdateSet(
 	return nil
 }
 
+// Claim makes the routes and policy rules that serve the owner's plan in ns, and that another
+// program has put there, the owner's: for a program that takes over from that one. Each is there at
+// every moment, and Remove then removes it. The owner's rules stay as they are. Without such routes
+// and rules Claim returns nil. After an error some may be claimed, and Claim can be repeated.
+func (d *Dataplane) Claim(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
+	return d.backend.Claim(ctx, ns, owner)
+}
+
 // RemoveForeign removes chains of another program, as Observe has returned them in
 // [interception.State].Foreign, with the jumps that lead to them: for a program that takes over
 // what another one did, once its own plan is in place. The chains of hooks among them stay. The

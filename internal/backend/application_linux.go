@@ -193,6 +193,23 @@ func (a *application) removeRules(ctx context.Context) error {
 	return a.rules.Write(ctx, a.plan, route.Record{})
 }
 
+// claim makes what the plan uses of other programs the owner's, and then forgets whose it was.
+func (a *application) claim(ctx context.Context) error {
+	standing, err := a.rules.Look(ctx)
+	if err != nil || len(standing.Record.FoundObjects) == 0 {
+		return err
+	}
+	if err := errors.Join(standing.Blocked, standing.Shared); err != nil {
+		return err
+	}
+	if err := a.routes.Claim(a.Protocols.Owner(a.plan.Owner), standing.Record); err != nil {
+		return err
+	}
+	record := standing.Record
+	record.FoundObjects = nil
+	return a.rules.Remember(ctx, record)
+}
+
 func (a *application) observe(ctx context.Context) (interception.State, error) {
 	standing, err := a.rules.Look(ctx)
 	if err != nil {

@@ -70,6 +70,21 @@ func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner in
 	return nil
 }
 
+// Claim makes the routes and policy rules that serve the owner's plan, and are other programs', the
+// owner's, so that Remove removes them.
+func (d *Dataplane) Claim(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
+	if err := owner.Validate(); err != nil {
+		return fmt.Errorf("claim: %w", err)
+	}
+	if err := given(ns); err != nil {
+		return fmt.Errorf("claim what serves the plan of %s: %w", owner, err)
+	}
+	if err := d.claim(ctx, ns, owner); err != nil {
+		return fmt.Errorf("claim what serves the plan of %s in %s: %w", owner, ns, err)
+	}
+	return nil
+}
+
 // Observe returns what ns holds of owner. After an error the state is the zero one.
 func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
 	if err := owner.Validate(); err != nil {

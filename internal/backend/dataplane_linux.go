@@ -32,6 +32,10 @@ func (d *Dataplane) remove(ctx context.Context, ns *interception.Netns, owner in
 	return d.locked(ctx, ns, &interception.Plan{Owner: owner}, (*application).remove)
 }
 
+func (d *Dataplane) claim(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
+	return d.locked(ctx, ns, &interception.Plan{Owner: owner}, (*application).claim)
+}
+
 func (d *Dataplane) observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (state interception.State, err error) {
 	err = d.locked(ctx, ns, &interception.Plan{Owner: owner}, func(a *application, ctx context.Context) (err error) {
 		state, err = a.observe(ctx)

@@ -18,6 +18,10 @@ func (d *Dataplane) remove(context.Context, *interception.Netns, interception.Ow
 	return interception.ErrUnsupported
 }
 
+func (d *Dataplane) claim(context.Context, *interception.Netns, interception.Owner) error {
+	return interception.ErrUnsupported
+}
+
 func (d *Dataplane) observe(context.Context, *interception.Netns, interception.Owner) (interception.State, error) {
 	return interception.State{}, interception.ErrUnsupported
 }

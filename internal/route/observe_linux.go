@@ -117,50 +117,60 @@ func (o *observation) uses(object interception.Object, more []string) bool {
 
 func (o *observation) routes() {
 	for _, have := range o.found.routes {
-		r := interception.Route{
-			Destination: have.destination, Device: o.found.deviceName(have.index), Gateway: have.gateway, Table: tableOf(have.table),
-		}
-		var more []string
-		switch have.kind {
-		case unix.RTN_UNICAST:
-		case unix.RTN_LOCAL:
-			r.Type = interception.RouteLocal
-		default:
-			more = append(more, fmt.Sprintf("type %d", have.kind))
-		}
-		if have.metric != defaultMetric(have.destination.Addr()) {
-			more = append(more, fmt.Sprintf("metric %d", have.metric))
-		}
-		if have.tos != 0 {
-			more = append(more, fmt.Sprintf("tos %d", have.tos))
-		}
-		if have.more != "" {
-			more = append(more, string(have.more))
-		}
+		r, more := o.route(have.route)
 		if have.protocol == o.owner.Protocol || o.uses(r, more) {
 			o.see("routes", r, more)
 		}
 	}
 }
 
+// route returns a route in the form of plans, and what it has beyond that.
+func (o *observation) route(have route) (r interception.Route, more []string) {
+	r = interception.Route{
+		Destination: have.destination, Device: o.found.deviceName(have.index), Gateway: have.gateway, Table: tableOf(have.table),
+	}
+	switch have.kind {
+	case unix.RTN_UNICAST:
+	case unix.RTN_LOCAL:
+		r.Type = interception.RouteLocal
+	default:
+		more = append(more, fmt.Sprintf("type %d", have.kind))
+	}
+	if have.metric != defaultMetric(have.destination.Addr()) {
+		more = append(more, fmt.Sprintf("metric %d", have.metric))
+	}
+	if have.tos != 0 {
+		more = append(more, fmt.Sprintf("tos %d", have.tos))
+	}
+	if have.more != "" {
+		more = append(more, string(have.more))
+	}
+	return r, more
+}
+
 func (o *observation) rules() {
 	for _, have := range o.found.rules {
-		r := interception.PolicyRule{
-			Family: interception.IPv4, Source: have.source, Destination: have.destination, In: interception.Interface(have.in),
-			Mark:  interception.MarkBits{Value: interception.Mark(have.mark), Mask: interception.Mark(have.mask)},
-			Table: tableOf(have.table), Priority: have.priority,
-		}
-		if have.family == unix.AF_INET6 {
-			r.Family = interception.IPv6
-		}
-		var more []string
-		if have.more != "" {
-			more = append(more, string(have.more))
-		}
+		r, more := o.rule(have.rule)
 		if have.protocol == o.owner.Protocol || o.uses(r, more) {
 			o.see("policy rules", r, more)
 		}
 	}
+}
+
+// rule returns a policy rule in the form of plans, and what it has beyond that.
+func (o *observation) rule(have rule) (r interception.PolicyRule, more []string) {
+	r = interception.PolicyRule{
+		Family: interception.IPv4, Source: have.source, Destination: have.destination, In: interception.Interface(have.in),
+		Mark:  interception.MarkBits{Value: interception.Mark(have.mark), Mask: interception.Mark(have.mask)},
+		Table: tableOf(have.table), Priority: have.priority,
+	}
+	if have.family == unix.AF_INET6 {
+		r.Family = interception.IPv6
+	}
+	if have.more != "" {
+		more = append(more, string(have.more))
+	}
+	return r, more
 }
 
 // tableOf returns the table of a number. Plans have their own number for the main table.
