@@ -71,7 +71,8 @@ type Options struct {
 	Host *interception.Netns
 	Sets SetEditor
 	// TakeOver are dataplanes by which the agent finds the rules of Istio's own agent in a pod, and
-	// removes them once its own are in place ([ambient.Recognise]). Rules that some program has
+	// removes them once its own are in place ([ambient.Recognise]). Their routes and policy rules
+	// become the agent's if Dataplane is a [Claimer]. Rules that some program has
 	// changed stay, and the pod has an error that wraps [ErrUpstream]. Where such rules use TPROXY,
 	// the proxy's listeners have to be transparent until they are gone. Without dataplanes (nil) the
 	// agent looks for none.

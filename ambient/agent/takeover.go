@@ -21,14 +21,20 @@ type ForeignDataplane interface {
 	RemoveForeign(ctx context.Context, ns *interception.Netns, chains []interception.ForeignChain) error
 }
 
+// Claimer makes the routes and policy rules that serve a plan, and that another program has put
+// there, the owner's. The dataplanes of packages nftables, iptables and choice do.
+type Claimer interface {
+	Claim(ctx context.Context, ns *interception.Netns, owner interception.Owner) error
+}
+
 // ErrUpstream means that a pod has rules of Istio's own agent that some program has changed, so the
 // agent leaves them beside its own.
 var ErrUpstream = errors.New("rules of Istio's own agent stand in the pod, and are not as it writes them")
 
 // takeOver removes the rules of Istio's own agent from a pod in which the agent's are in place:
 // until then both capture to the same ports, and afterwards the connections that the former have
-// captured live on. The route and the policy rule that both have alike stay, and stay the other
-// one's.
+// captured live on. The routes and policy rules that both have alike become the agent's first, if
+// its dataplane is a [Claimer]: if the agent ends in between, the next one finds the rules again.
 func (w *worker) takeOver(ctx context.Context) error {
 	if w.alone {
 		return nil
@@ -47,7 +53,7 @@ func (w *worker) takeOver(ctx context.Context) error {
 		for _, rules := range found {
 			if len(rules.Differences) == 0 {
 				delete(left, rules.Program)
-				errs = append(errs, d.RemoveForeign(ctx, w.namespace, rules.Chains))
+				errs = append(errs, w.replace(ctx, d, rules.Chains))
 			} else if known, seen := left[rules.Program]; !seen || len(rules.Differences) < len(known) {
 				left[rules.Program] = rules.Differences // the fewest are those that the dataplane decodes best
 			}
@@ -60,4 +66,14 @@ func (w *worker) takeOver(ctx context.Context) error {
 	err := errors.Join(errs...)
 	w.alone = err == nil
 	return err
+}
+
+// replace claims what both have alike, and removes the former chains.
+func (w *worker) replace(ctx context.Context, former ForeignDataplane, chains []interception.ForeignChain) error {
+	if claimer, is := w.agent.options.Dataplane.(Claimer); is {
+		if err := claimer.Claim(ctx, w.namespace, w.agent.options.Owner); err != nil && !errors.Is(err, interception.ErrUnsupported) {
+			return err
+		}
+	}
+	return former.RemoveForeign(ctx, w.namespace, chains)
 }

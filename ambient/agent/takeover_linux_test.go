@@ -163,6 +163,15 @@ func takeOver(t *testing.T, dataplane hostDataplane, program upstream.Program, u
 			t.Errorf("left: %+v, %v", left, err)
 		}
 	}
+	// The former agent's route and policy rule have become the agent's.
+	for _, what := range []string{"rule", "route"} {
+		for _, family := range []string{"-4", "-6"} {
+			shown := sandboxtest.Run(t, pod.File(), "", "ip", "-d", family, what, "show", "table", "100")
+			if strings.Count(shown, "\n") != 1 || strings.Contains(shown, "proto boot") {
+				t.Errorf("in table 100 is a %s of another owner: %s", what, shown)
+			}
+		}
+	}
 }
 
 // TestTakeOverBySeveral has rules of several programs in a pod, and dataplanes that decode some of
