@@ -167,6 +167,45 @@ func TestAnswerOfMarkedListener(t *testing.T) {
 	}
 }
 
+// TestInheritedMark has a listener without a mark, and clients whose packets get one: where a plan
+// says so, the answers have it, those to later packets too.
+func TestInheritedMark(t *testing.T) {
+	t.Parallel()
+	net1 := routes(t, interception.Route{Table: 100, Destination: addresses("0.0.0.0/0")[0], Device: "net1"})
+	for _, c := range []struct {
+		inherits int
+		listener interception.Mark
+		protocol interception.Protocol
+		link     string
+	}{
+		{1, 0, interception.ProtocolTCP, "net1"},
+		{0, 0, interception.ProtocolTCP, "eth0"},
+		{1, 5, interception.ProtocolTCP, "eth0"},
+		{1, 0, interception.ProtocolUDP, "eth0"},
+	} {
+		world := pod(net1, build(t, func(b *interception.Builder) {
+			b.Sysctl(interception.Sysctl{ID: "accept", Key: "ipv4/tcp_fwmark_accept", Value: c.inherits, Why: "why"})
+			marks := b.Mangle("marks")
+			marks.Entry(interception.Prerouting, interception.Match{}, "why")
+			marks.Do("mark", interception.Match{}, interception.SetMark{Mark: interception.WholeMark(1)}, "why")
+		}))
+		world.Namespaces[0].Listeners = []trace.Listener{{Name: "server", Protocol: c.protocol, Port: 80, Mark: c.listener}}
+		there := traced(t, world, trace.Packet{
+			From: trace.Arrival{Link: "eth0"}, Protocol: c.protocol,
+			Src: netip.MustParseAddrPort("198.51.100.1:4711"), Dst: netip.MustParseAddrPort("10.244.0.2:80"),
+		})
+		for _, packet := range []string{"first", "next"} {
+			back := traced(t, world, there.Answer(trace.Socket{UID: application}))
+			if back.Verdict != trace.Sent || string(back.Link) != c.link {
+				t.Errorf("%+v: the answer to the %s packet is %s, want it sent by %s", c, packet, back, c.link)
+			}
+			further := there.Next()
+			further.Flow = back.Flow
+			there = traced(t, world, further)
+		}
+	}
+}
+
 func TestRoutesOfPlans(t *testing.T) {
 	t.Parallel()
 	const mainTable, localTable = interception.RoutingTable(254), interception.RoutingTable(255)
