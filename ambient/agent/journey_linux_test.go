@@ -3,9 +3,11 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
 	"github.com/meshcni/meshcni/interception"
@@ -34,6 +36,7 @@ type traveller struct {
 	world  trace.World
 	report strings.Builder
 	result journey
+	tunnel netip.AddrPort // where the connection goes that a tunnel carries
 }
 
 // travel follows a connection to its end. The error is that of package trace.
@@ -76,12 +79,20 @@ func (r *traveller) arrive(at *nodes.Place, o trace.Outcome) (trace.Packet, bool
 	numbers, to := r.mesh.nodes[node].options.Numbers, o.OriginalDst
 	socket := trace.Socket{Namespace: at.Name, Mark: numbers.ProxyMark.Value}
 	packet := trace.Packet{Protocol: o.Packet.Protocol, Dst: to}
+	inbound := o.Listener.Port == numbers.InboundPort
 	switch port := interception.Port(to.Port()); {
+	case o.Listener.Port == numbers.DNSPort:
+		packet.Dst = r.mesh.resolver(interception.FamilyOf(o.Header.Dst.Addr()))
+	case o.Listener.Port == numbers.TunnelPort && r.tunnel.IsValid():
+		inbound, packet.Dst = true, r.tunnel
 	case port == numbers.OutboundPort || port == numbers.InboundPort || port == numbers.TunnelPort:
 		return trace.Packet{}, false // the proxy refuses what would come back
 	case o.Listener.Port == numbers.OutboundPort && to.Addr().IsLoopback():
 		return trace.Packet{}, false // likewise
-	case o.Listener.Port == numbers.InboundPort && o.Header.Src.Addr() != to.Addr():
+	case o.Listener.Port == numbers.OutboundPort && r.mesh.served(to.Addr()):
+		r.tunnel, packet.Dst = to, netip.AddrPortFrom(to.Addr(), uint16(numbers.TunnelPort))
+	}
+	if inbound && o.Header.Src.Addr() != packet.Dst.Addr() {
 		socket.Transparent, packet.Src = true, netip.AddrPortFrom(o.Header.Src.Addr(), 0)
 	}
 	packet.From = socket
@@ -102,7 +113,9 @@ func (m *mesh) travel(world trace.World, from, network, to string) journey {
 		m.t.Errorf("%v\n%s", err, expected.report.String())
 	}
 	before := [2]int{m.nodes[0].proxy.Relayed(), m.nodes[1].proxy.Relayed()}
-	visit, err := m.places[from].Visit(m.t.Context(), network, address)
+	ctx, cancel := context.WithTimeout(m.t.Context(), 20*time.Second) // a datagram that gets lost tells nothing
+	defer cancel()
+	visit, err := m.places[from].Visit(ctx, network, address)
 	if err == nil {
 		visit.Client = netip.AddrPortFrom(visit.Client.Addr(), 0)
 	}

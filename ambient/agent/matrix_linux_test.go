@@ -41,11 +41,11 @@ func refused(what, from, to string, port uint16, relays ...int) cell {
 
 func cells() []cell {
 	all := []cell{
-		tcp("same node", "captured on both sides", "client-1", "server-1", 2, 0),
+		tcp("same node", "captured on both sides, through a tunnel", "client-1", "server-1", 2, 0),
 		tcp("same node", "captured at the client", "client-1", "plain-1", 1, 0),
 		tcp("same node", "captured at the server", "plain-1", "server-1", 1, 0),
 		tcp("same node", "not captured", "plain-1", "other-1", 0, 0),
-		tcp("across nodes", "captured on both sides", "client-1", "server-2", 1, 1),
+		tcp("across nodes", "captured on both sides, through a tunnel", "client-1", "server-2", 1, 1),
 		tcp("across nodes", "captured at the client", "client-1", "plain-2", 1, 0),
 		tcp("across nodes", "captured at the server", "plain-1", "server-2", 0, 1),
 		tcp("across nodes", "not captured", "plain-1", "plain-2", 0, 0),
@@ -62,10 +62,14 @@ func cells() []cell {
 		tcp("across nodes", "outbound range excluded", "no-net-out-1", "plain-2", 0, 0),
 		tcp("same node", "outbound range of others excluded", "no-net-out-1", "plain-1", 1, 0),
 		tcp("across nodes", "inbound port excluded", "plain-1", "no-port-in-2", 0, 0),
-		tcp("across nodes", "inbound port excluded, captured at the client", "client-1", "no-port-in-2", 1, 0),
+		tcp("across nodes", "inbound port excluded, through a tunnel", "client-1", "no-port-in-2", 1, 1),
 		{"across nodes", "UDP", "client-1", "server-2", "udp", 8080, [2]int{}, true},
 		{"across nodes", "DNS without capture", "client-1", "plain-2", "udp", 53, [2]int{}, true},
 		{"across nodes", "DNS over TCP without capture", "client-1", "plain-2", "tcp", 53, [2]int{1, 0}, true},
+		{"across nodes", "DNS", "dns-1", "server-2", "udp", 53, [2]int{1, 0}, true},
+		{"across nodes", "DNS over TCP", "dns-1", "server-2", "tcp", 53, [2]int{1, 0}, true},
+		{"own address", "DNS", "dns-1", "dns-1", "udp", 53, [2]int{}, true},
+		{"across nodes", "UDP beside DNS", "dns-1", "server-2", "udp", 8080, [2]int{}, true},
 		{"across nodes", "nobody listens", "client-1", "server-2", "tcp", 8081, [2]int{1, 1}, false},
 		{"across nodes", "nobody listens, not captured", "plain-1", "plain-2", "tcp", 8081, [2]int{}, false},
 	}
@@ -157,7 +161,7 @@ func TestNodes(t *testing.T) {
 	tried := &matrix{columns: map[string]bool{}, results: map[[2]string]string{}}
 	t.Cleanup(func() { // when all subtests have ended
 		t.Logf("%d cells\n%s", len(tried.results), tried)
-		const columns, rows = 12, 43
+		const columns, rows = 12, 47
 		if got, want := len(tried.results), columns*rows; got != want {
 			t.Errorf("%d cells were tried, want %d", got, want)
 		}

@@ -44,6 +44,7 @@ var (
 		"no-port-out-1": {"traffic.istio.io/excludeOutboundPorts": "8080"},
 		"no-net-out-1":  {"traffic.istio.io/excludeOutboundIPRanges": "10.244.2.0/24,fd00:244:0:2::/64"},
 		"no-port-in-2":  {"traffic.istio.io/excludeInboundPorts": "8080"},
+		"dns-1":         {"ambient.istio.io/dns-capture": "true"},
 	}
 	outside = []string{"plain-1", "other-1", "plain-2"}
 )
@@ -68,7 +69,6 @@ func newMesh(t *testing.T, dataplane hostDataplane, families []interception.Fami
 		}
 		n.options.Finder = finder
 		n.agent, _ = n.run()
-		n.proxy = n.node.proxy(nil)
 		m.nodes[i] = n
 	}
 	for _, name := range slices.Sorted(maps.Keys(population)) {
@@ -77,12 +77,40 @@ func newMesh(t *testing.T, dataplane hostDataplane, families []interception.Fami
 	for _, name := range outside {
 		m.add(name, nil, false, families)
 	}
+	for _, n := range m.nodes { // their resolver is one of the pods
+		n.proxy = n.startProxy(ambienttest.ProxyOptions{
+			Socket: n.options.Socket, Tunnels: m.served, Resolvers: []netip.AddrPort{m.resolver(interception.IPv4), m.resolver(interception.IPv6)},
+		})
+	}
 	for _, n := range m.nodes {
 		for _, uid := range n.uids {
 			n.awaitStatus(n.agent, uid, ambient.StatusEnabled)
 		}
 	}
 	return m
+}
+
+// served reports whether a pod of this address is enrolled.
+func (m *mesh) served(address netip.Addr) bool {
+	for _, n := range m.nodes {
+		for place := range n.uids {
+			if slices.Contains(place.Addresses, address) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// resolver returns where the proxies send queries: a pod that is not enrolled. It is zero for a
+// family that the pods do not have.
+func (m *mesh) resolver(family interception.Family) netip.AddrPort {
+	for _, address := range m.places["plain-2"].Addresses {
+		if interception.FamilyOf(address) == family {
+			return netip.AddrPortFrom(address, 53)
+		}
+	}
+	return netip.AddrPort{}
 }
 
 // add adds a pod with an application, and tells the agent of it.
@@ -140,9 +168,14 @@ func (m *mesh) world() trace.World {
 }
 
 func proxyListeners(n ambient.Numbers) (all []trace.Listener) {
-	for _, port := range []interception.Port{n.OutboundPort, n.InboundPort, n.TunnelPort} {
+	for _, port := range []interception.Port{n.OutboundPort, n.InboundPort, n.TunnelPort, n.DNSPort} {
 		all = append(all, trace.Listener{
 			Name: "proxy", Proxy: true, Protocol: interception.ProtocolTCP, Port: port, Mark: n.ProxyMark.Value,
+		})
+	}
+	for _, loopback := range []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()} {
+		all = append(all, trace.Listener{
+			Name: "proxy", Proxy: true, Protocol: interception.ProtocolUDP, Address: loopback, Port: n.DNSPort, Mark: n.ProxyMark.Value,
 		})
 	}
 	return all

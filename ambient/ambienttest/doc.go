@@ -8,7 +8,10 @@
 //
 //   - from the pod (Numbers.OutboundPort) to where they were going, by a marked socket;
 //   - to the pod (Numbers.InboundPort) to the application, by a marked socket that has the client's
-//     address.
+//     address;
+//   - from the pod to a pod that another stand-in serves (ProxyOptions.Tunnels), to its proxy
+//     (Numbers.TunnelPort): one line with the destination, and then the connection itself;
+//   - queries (Numbers.DNSPort) to a resolver, if there is one.
 //
 // What is assumed of ztunnel is from its sources (https://github.com/istio/ztunnel):
 //
@@ -20,6 +23,6 @@
 //
 // # Non-goals
 //
-// The stand-in has no TLS, no policy, no tunnel to other proxies, and no DNS. It needs Linux, and
-// the rights to enter the namespaces.
+// The stand-in has no TLS and no policy, and its tunnel is not ztunnel's. It needs Linux, and the
+// rights to enter the namespaces.
 package ambienttest

@@ -3,6 +3,9 @@
 package ambienttest
 
 import (
+	"net/netip"
+	"time"
+
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/zds"
 )
@@ -16,7 +19,33 @@ type ProxyOptions struct {
 	// Transparent makes the listeners transparent, as rules with TPROXY require, which Istio wrote
 	// until 1.24.
 	Transparent bool
+	// Tunnels reports whether the pod of an address is served by a stand-in, too. Connections to it
+	// then go to its proxy's tunnel port rather than to the application. It may be nil: there are
+	// no tunnels.
+	Tunnels func(netip.Addr) bool
+	// Resolvers answer the pods' queries: the first of the query's family. Without any the proxy has
+	// no listeners for queries.
+	Resolvers []netip.AddrPort
 	// Refuse returns why the proxy refuses to serve a pod, or "". It may be nil. A pod that was
 	// refused is not retried by itself.
 	Refuse func(zds.Workload) string
+	// Faults make the proxy misbehave.
+	Faults Faults
+}
+
+// Faults are what a proxy does wrong on a connection to the agent. The zero value is nothing. For
+// two proxies at once, start another one; for listeners that are lost, see [Proxy.LoseListeners].
+type Faults struct {
+	// NoHello has it connect and say nothing.
+	NoHello bool
+	// NoAck has it acknowledge nothing.
+	NoAck bool
+	// LateAck is how long it waits before each acknowledgement.
+	LateAck time.Duration
+	// RefuseFirst is how many times it refuses each pod before it serves it.
+	RefuseFirst int
+	// Unasked has it acknowledge something right after its hello.
+	Unasked bool
+	// HangUpAfter is the number of requests after which it hangs up instead of answering; never if 0.
+	HangUpAfter int
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -25,25 +26,26 @@ import (
 
 // pod is what the proxy does in one pod's namespace.
 type pod struct {
-	numbers     ambient.Numbers
-	transparent bool // the listeners are
-	namespace   *os.File
-	relayed     *atomic.Int64
-	ctx         context.Context //nolint:containedctx // it ends with the pod, not with a call
-	cancel      context.CancelFunc
-	listeners   []*net.TCPListener
-	serving     sync.WaitGroup
+	options   ProxyOptions
+	numbers   ambient.Numbers // those of the options
+	namespace *os.File
+	relayed   *atomic.Int64
+	ctx       context.Context //nolint:containedctx // it ends with the pod, not with a call
+	cancel    context.CancelFunc
+	listeners []io.Closer
+	serving   sync.WaitGroup
 }
 
 // open opens the listeners. It takes over the namespace, and closes it on an error.
 func open(in *os.File, o ProxyOptions, relayed *atomic.Int64) (*pod, error) {
 	n := o.Numbers
-	p := &pod{numbers: n, transparent: o.Transparent, namespace: in, relayed: relayed}
+	p := &pod{options: o, numbers: n, namespace: in, relayed: relayed}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	for port, serve := range map[interception.Port]func(*net.TCPConn) error{
-		n.OutboundPort: p.outbound, n.InboundPort: p.inbound,
-		n.TunnelPort: func(*net.TCPConn) error { return errors.New("this proxy has no tunnel") },
-	} {
+	services := map[interception.Port]func(*net.TCPConn) error{n.OutboundPort: p.outbound, n.InboundPort: p.inbound, n.TunnelPort: p.tunnel}
+	if len(o.Resolvers) > 0 {
+		services[n.DNSPort] = p.resolve
+	}
+	for port, serve := range services {
 		for _, family := range []string{"tcp4", "tcp6"} { // a dual-stack socket has no original IPv4 destination
 			listener, err := p.listen(family, port)
 			if err != nil {
@@ -54,15 +56,32 @@ func open(in *os.File, o ProxyOptions, relayed *atomic.Int64) (*pod, error) {
 			p.serving.Go(func() { p.accept(listener, serve) })
 		}
 	}
+	if len(o.Resolvers) > 0 {
+		if err := p.listenForQueries(); err != nil {
+			p.close()
+			return nil, err
+		}
+	}
 	return p, nil
+}
+
+// closeListeners ends the listeners, and leaves connections.
+func (p *pod) closeListeners() {
+	for _, listener := range p.listeners {
+		_ = listener.Close() // nothing was written
+	}
+}
+
+// drain waits until the connections have ended, or the context has.
+func (p *pod) drain(ctx context.Context) {
+	defer context.AfterFunc(ctx, p.cancel)()
+	p.serving.Wait()
 }
 
 // close ends all listeners and connections.
 func (p *pod) close() {
 	p.cancel()
-	for _, listener := range p.listeners {
-		_ = listener.Close() // nothing was written
-	}
+	p.closeListeners()
 	p.serving.Wait()
 	_ = p.namespace.Close() // likewise
 }
@@ -77,7 +96,7 @@ func (p *pod) isIn(other *os.File) bool {
 func (p *pod) listen(family string, port interception.Port) (listener *net.TCPListener, err error) {
 	config := net.ListenConfig{Control: p.control(func(fd int) error {
 		err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
-		if p.transparent {
+		if p.options.Transparent {
 			err = errors.Join(err, foreign(fd, family == "tcp4"))
 		}
 		return err
@@ -131,7 +150,15 @@ func (p *pod) outbound(from *net.TCPConn) error {
 	if to.Addr().IsLoopback() {
 		return fmt.Errorf("%s is loopback: a relay would come back", to)
 	}
-	return p.forward(from, to, &net.Dialer{Control: p.control(func(int) error { return nil })})
+	if p.options.Tunnels != nil && p.options.Tunnels(to.Addr()) {
+		return p.enterTunnel(from, to)
+	}
+	return p.forward(from, to, p.marked())
+}
+
+// marked returns a dialer whose sockets have the proxy's mark.
+func (p *pod) marked() *net.Dialer {
+	return &net.Dialer{Control: p.control(func(int) error { return nil })}
 }
 
 // inbound relays a connection to the pod, with the client's address.
@@ -140,7 +167,12 @@ func (p *pod) inbound(from *net.TCPConn) error {
 	if err != nil {
 		return err
 	}
-	dialer := &net.Dialer{Control: p.control(func(int) error { return nil })}
+	return p.toApplication(from, to)
+}
+
+// toApplication relays a connection to the pod's application, which sees the client's address.
+func (p *pod) toApplication(from *net.TCPConn, to netip.AddrPort) error {
+	dialer := p.marked()
 	if client := addressOf(from.RemoteAddr()).Addr(); client != to.Addr() { // else the two ends could be the same
 		dialer.LocalAddr = &net.TCPAddr{IP: client.AsSlice()}
 		dialer.Control = p.control(func(fd int) error { return foreign(fd, client.Is4()) })
@@ -168,6 +200,18 @@ func (p *pod) destination(from *net.TCPConn) (netip.AddrPort, error) {
 const connectWithin = 10 * time.Second
 
 func (p *pod) forward(from *net.TCPConn, to netip.AddrPort, dialer *net.Dialer) error {
+	onward, err := p.dial(to, dialer)
+	if err != nil {
+		return err
+	}
+	defer onward.Close() //nolint:errcheck // a relay cannot report it
+	defer context.AfterFunc(p.ctx, func() { _ = onward.Close() })()
+	relay(from, onward)
+	return nil
+}
+
+// dial connects from the pod's namespace.
+func (p *pod) dial(to netip.AddrPort, dialer *net.Dialer) (*net.TCPConn, error) {
 	p.relayed.Add(1)
 	ctx, cancel := context.WithTimeout(p.ctx, connectWithin)
 	defer cancel()
@@ -177,13 +221,10 @@ func (p *pod) forward(from *net.TCPConn, to netip.AddrPort, dialer *net.Dialer) 
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	onward, _ := conn.(*net.TCPConn) // a TCP connection is one
-	defer onward.Close()             //nolint:errcheck // a relay cannot report it
-	defer context.AfterFunc(p.ctx, func() { _ = onward.Close() })()
-	relay(from, onward)
-	return nil
+	return onward, nil
 }
 
 // foreign lets a socket have an address that is not the pod's (ip(7), ipv6(7)).

@@ -28,6 +28,7 @@ type Proxy struct {
 
 	mu      sync.Mutex
 	pods    map[string]*pod // by UID
+	refused map[string]int  // how many times each was
 	failure error
 }
 
@@ -40,7 +41,7 @@ func StartProxy(o ProxyOptions) (*Proxy, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &Proxy{options: o, cancel: cancel, pods: map[string]*pod{}}
+	p := &Proxy{options: o, cancel: cancel, pods: map[string]*pod{}, refused: map[string]int{}}
 	p.running.Go(func() { p.run(ctx) })
 	return p, nil
 }
@@ -54,6 +55,29 @@ func (p *Proxy) Close() error {
 		pod.close()
 	}
 	return p.failure
+}
+
+// LoseListeners closes the listeners in a pod's namespace, and the proxy does not notice.
+func (p *Proxy) LoseListeners(uid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pod := p.pods[uid]; pod != nil {
+		pod.closeListeners()
+	}
+}
+
+// Drain closes all listeners, and waits until the connections have ended or the context has: then
+// it cuts them off. It is how a proxy ends that another one replaces. The caller must close the
+// proxy.
+func (p *Proxy) Drain(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pod := range p.pods {
+		pod.closeListeners()
+	}
+	for _, pod := range p.pods {
+		pod.drain(ctx)
+	}
 }
 
 // Serves reports whether the proxy has its listeners in a pod's namespace.
@@ -73,7 +97,7 @@ func (p *Proxy) run(ctx context.Context) {
 		agent, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: p.options.Socket, Net: "unixpacket"})
 		if err == nil {
 			stop := context.AfterFunc(ctx, func() { _ = agent.Close() }) // it ends the reads
-			if err := p.follow(agent); err != nil && p.failure == nil {
+			if err := p.follow(ctx, agent); err != nil && p.failure == nil {
 				p.failure = err
 			}
 			stop()
@@ -90,12 +114,18 @@ func (p *Proxy) run(ctx context.Context) {
 type snapshot map[string]bool
 
 // follow does what the agent says until the connection ends. The error is a breach of the protocol.
-func (p *Proxy) follow(agent *net.UnixConn) error {
-	if _, err := agent.Write(zds.Hello{Version: zds.Version1}.Marshal()); err != nil {
-		return nil //nolint:nilerr // the agent is gone
+func (p *Proxy) follow(ctx context.Context, agent *net.UnixConn) error {
+	faults := p.options.Faults
+	if !faults.NoHello {
+		if _, err := agent.Write(zds.Hello{Version: zds.Version1}.Marshal()); err != nil {
+			return nil //nolint:nilerr // the agent is gone
+		}
+	}
+	if faults.Unasked && answer(agent, "") != nil {
+		return nil
 	}
 	seen := snapshot{}
-	for {
+	for requests := 1; ; requests++ {
 		request, namespace, err := receive(agent)
 		if err != nil || request.Kind == 0 {
 			return err
@@ -104,14 +134,31 @@ func (p *Proxy) follow(agent *net.UnixConn) error {
 		if err != nil {
 			return err
 		}
-		ack, err := zds.Ack{Error: refusal}.Marshal()
-		if err != nil {
-			return err
-		}
-		if _, err := agent.Write(ack); err != nil {
-			return nil //nolint:nilerr // the agent is gone
+		if requests == faults.HangUpAfter || !faults.NoAck && !p.answer(ctx, agent, refusal) {
+			return nil
 		}
 	}
+}
+
+// answer answers a request, late if the proxy is to, and reports whether the agent is still there.
+func (p *Proxy) answer(ctx context.Context, agent *net.UnixConn, refusal string) bool {
+	if late := p.options.Faults.LateAck; late > 0 {
+		select {
+		case <-time.After(late):
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return answer(agent, refusal) == nil
+}
+
+// answer acknowledges a request, or refuses it.
+func answer(agent *net.UnixConn, refusal string) error {
+	ack, err := zds.Ack{Error: refusal}.Marshal()
+	if err == nil {
+		_, err = agent.Write(ack)
+	}
+	return err
 }
 
 // receive returns the next request, with the namespace that came with it; a zero request when the
@@ -187,7 +234,15 @@ func (p *Proxy) add(w zds.Workload, namespace *os.File) (refusal string) {
 	}
 	p.mu.Lock()
 	former := p.pods[w.UID]
+	again := p.refused[w.UID] < p.options.Faults.RefuseFirst
+	if again {
+		p.refused[w.UID]++
+	}
 	p.mu.Unlock()
+	if again {
+		_ = namespace.Close() // likewise
+		return fmt.Sprintf("pod %s is refused %d times", w.UID, p.options.Faults.RefuseFirst)
+	}
 	if former != nil && former.isIn(namespace) {
 		_ = namespace.Close() // likewise
 		return ""

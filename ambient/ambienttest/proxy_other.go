@@ -5,6 +5,7 @@
 package ambienttest
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/meshcni/meshcni/interception"
@@ -26,3 +27,9 @@ func (*Proxy) Serves(string) bool { return false }
 
 // Relayed needs Linux.
 func (*Proxy) Relayed() int { return 0 }
+
+// LoseListeners needs Linux.
+func (*Proxy) LoseListeners(string) {}
+
+// Drain needs Linux.
+func (*Proxy) Drain(context.Context) {}

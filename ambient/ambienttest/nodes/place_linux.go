@@ -158,10 +158,13 @@ func (p *Place) Visit(ctx context.Context, network string, to netip.AddrPort) (v
 	}
 	defer conn.Close() //nolint:errcheck // the answer has come, or not
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if network == "udp" {
-		if _, err := conn.Write([]byte("?")); err != nil {
-			return Visit{}, err
-		}
+	if tcp, is := conn.(*net.TCPConn); is {
+		err = tcp.CloseWrite() // who expects anything learns that nothing comes
+	} else {
+		_, err = conn.Write([]byte("?"))
+	}
+	if err != nil {
+		return Visit{}, err
 	}
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {
