@@ -36,5 +36,6 @@
 //
 // This package is pure: it imports package interception and the standard library only. It knows
 // neither Kubernetes' types nor the proxy's protocol. Waypoint proxies need no redirection and have
-// no place here: their pods opt out by a label, as other gateways do.
+// no place here: their pods opt out by a label, as other gateways do. A proxy of its own for each
+// pod (ztunnel's dedicated mode) and Windows are not planned for.
 package ambient
