@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -84,12 +85,7 @@ func TestLostListeners(t *testing.T) {
 	socket := newSocket(t)
 	server, _ := agent(t, socket)
 	proxy := start(t, ProxyOptions{Socket: socket})
-	pod, namespace := newPod(t)
-	if err := server.Set(workload("a"), namespace); err != nil {
-		t.Fatal(err)
-	}
-	await(t, server, "a")
-	capture(t, namespace)
+	pod := captured(t, server)
 	connect(t, pod, proxy, 1)
 	proxy.LoseListeners("a")
 	seen, err := pod.Send(t.Context(), outward())
@@ -105,40 +101,101 @@ func outward() dataplanetest.Probe {
 	return dataplanetest.Probe{Dst: netip.MustParseAddrPort("198.51.100.7:443")}
 }
 
-// TestDrain ends a proxy as its successor serves: older connections live until the deadline.
-func TestDrain(t *testing.T) {
-	t.Parallel()
-	socket := newSocket(t)
-	server, _ := agent(t, socket)
-	old := start(t, ProxyOptions{Socket: socket})
+// captured returns a pod whose traffic goes to the proxy that serves it, as pod a.
+func captured(t *testing.T, server *zds.Server) *dataplanetest.Pod {
+	t.Helper()
 	pod, namespace := newPod(t)
 	if err := server.Set(workload("a"), namespace); err != nil {
 		t.Fatal(err)
 	}
 	await(t, server, "a")
 	capture(t, namespace)
+	return pod
+}
+
+// drain begins to drain a proxy. The end is that of the time it has.
+func drain(t *testing.T, p *Proxy) (end func()) {
+	t.Helper()
+	deadline, cancel := context.WithCancel(t.Context())
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		p.Drain(deadline)
+	}()
+	return func() {
+		cancel()
+		<-drained
+	}
+}
+
+// older opens a connection from a pod.
+func older(t *testing.T, pod *dataplanetest.Pod) *dataplanetest.Connection {
+	t.Helper()
 	connection, err := pod.Connect(t.Context(), outward())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer connection.Close()
-	deadline, end := context.WithCancel(t.Context())
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		old.Drain(deadline)
-	}()
-	if verdict, err := connection.Say(t.Context(), dataplanetest.Opener); err != nil || verdict != dataplanetest.Accepted {
-		t.Errorf("during the drain: %v, %v, want that the connection lives", verdict, err)
+	t.Cleanup(func() { _ = connection.Close() }) // the proxy may have cut it off
+	return connection
+}
+
+// lives tests whether a connection that was captured goes on.
+func lives(t *testing.T, c *dataplanetest.Connection, want bool) {
+	t.Helper()
+	if verdict, err := c.Say(t.Context(), dataplanetest.Opener); err != nil || (verdict == dataplanetest.Accepted) != want {
+		t.Errorf("the older connection: %v, %v, want that it lives: %v", verdict, err, want)
 	}
+}
+
+// TestDrain ends a proxy as its successor serves: older connections live until the deadline.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	socket := newSocket(t)
+	server, _ := agent(t, socket)
+	old := start(t, ProxyOptions{Socket: socket})
+	pod := captured(t, server)
+	connection := older(t, pod)
+	end := drain(t, old)
+	lives(t, connection, true)
 	end()
-	<-drained
 	if seen, err := pod.Send(t.Context(), outward()); err != nil || seen.Verdict != dataplanetest.Refused {
 		t.Errorf("after the drain: %s, %v, want that a new connection is refused", seen, err)
 	}
-	if verdict, err := connection.Say(t.Context(), dataplanetest.Opener); err != nil || verdict == dataplanetest.Accepted {
-		t.Errorf("after the drain: %v, %v, want that the connection is cut off", verdict, err)
+	lives(t, connection, false)
+}
+
+// TestDrainBesideSuccessor drains a proxy while another one serves the same pod: the older
+// connection lives, the successor takes the new ones, and the agent has one proxy left.
+func TestDrainBesideSuccessor(t *testing.T) {
+	t.Parallel()
+	server, socket, seen := events(t, zds.Options{})
+	old := start(t, ProxyOptions{Socket: socket})
+	pod := captured(t, server)
+	connection := older(t, pod)
+	anew := start(t, ProxyOptions{Socket: socket})
+	for event := range seen { // until the successor has its snapshot
+		if event.Connection == 2 && event.Request.Kind == zds.KindSnapshotSent {
+			break
+		}
 	}
+	before := old.Relayed()
+	end := drain(t, old)
+	for event := range seen { // until the old proxy has left
+		if event.Connection == 1 && event.Err != nil {
+			break
+		}
+	}
+	for old.Serves("a") {
+		runtime.Gosched()
+	}
+	connect(t, pod, anew, 1)
+	lives(t, connection, true)
+	if got := old.Relayed(); got != before {
+		t.Errorf("the old proxy has begun to relay %d connections during its drain", got-before)
+	}
+	end()
+	lives(t, connection, false)
+	connect(t, pod, anew, 1)
 }
 
 // TestTunnelIsForThisPod sends a destination through a tunnel that is another pod's.

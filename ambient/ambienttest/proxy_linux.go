@@ -66,17 +66,23 @@ func (p *Proxy) LoseListeners(uid string) {
 	}
 }
 
-// Drain closes all listeners, and waits until the connections have ended or the context has: then
-// it cuts them off. It is how a proxy ends that another one replaces. The caller must close the
-// proxy.
+// Drain ends the proxy as ztunnel ends on SIGTERM. It leaves the agent
+// (src/inpod/workloadmanager.rs at ec12059), closes all listeners, and waits until the connections
+// have ended or the context has: then it cuts them off (src/drain.rs at 1b39642). Meanwhile a proxy
+// that shares the ports takes new connections. The caller must close the proxy.
 func (p *Proxy) Drain(ctx context.Context) {
+	p.cancel()
+	p.running.Wait()
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, pod := range p.pods {
+	draining := p.pods
+	for _, pod := range draining {
 		pod.closeListeners()
 	}
-	for _, pod := range p.pods {
+	p.pods = map[string]*pod{}
+	p.mu.Unlock()
+	for _, pod := range draining {
 		pod.drain(ctx)
+		pod.close()
 	}
 }
 
