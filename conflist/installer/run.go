@@ -69,7 +69,7 @@ func (t *task) Pass(ctx context.Context) upkeep.Result {
 	return pass
 }
 
-func (t *task) Tell(result upkeep.Result, pace upkeep.Pace) {
+func (t *task) Observe(result upkeep.Result, pace upkeep.Pace) {
 	if said := text(result.Err); said != t.said {
 		t.said = said
 		switch {

@@ -111,8 +111,8 @@ func (r *removal) step(name, detail string, err error) {
 }
 
 func (r *removal) report(s Step) {
-	if r.how.Tell != nil {
-		r.how.Tell(s)
+	if r.how.Progress != nil {
+		r.how.Progress(s)
 	}
 }
 
@@ -317,6 +317,6 @@ func (s Step) String() string { return fmt.Sprintf("%-13s  %-9s  %s", s.Name, s.
 type UninstallOptions struct {
 	// Purge removes the binaries even if running pods need them, and the uninstall marker.
 	Purge bool
-	// Tell, unless it is nil, is called after each step.
-	Tell func(Step)
+	// Progress, unless it is nil, is called after each step.
+	Progress func(Step)
 }

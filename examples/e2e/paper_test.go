@@ -92,8 +92,8 @@ func (p *paper) left() map[string]string {
 	return left
 }
 
-// told returns the messages of a pod's events, by reason.
-func (p *paper) told(pod string) map[string][]string {
+// eventsOf returns the messages of a pod's events, by reason.
+func (p *paper) eventsOf(pod string) map[string][]string {
 	p.t.Helper()
 	told := map[string][]string{}
 	p.Do("list events", func(ctx context.Context) error {

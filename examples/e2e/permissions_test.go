@@ -71,7 +71,7 @@ func features() []feature {
 			needs: []need{{"GetNode", cluster + "get nodes", (*permissions).nodeStays}},
 		},
 		{name: "Repair", values: repairs(), needs: []need{
-			{"CreateEvent", cluster + "create events", (*permissions).nobodyTold},
+			{"CreateEvent", cluster + "create events", (*permissions).cannotWriteEvents},
 			{"Label", cluster + "patch pods/status", notDone("label")},
 			{"Delete", cluster + "delete pods", notDone("delete")},
 			{"Evict", cluster + "create pods/eviction", notDone("evict")},

@@ -101,7 +101,7 @@ func conflict(t *testing.T, mode repair.Mode) {
 	if done(controller.ResultSkip) < 2 || done(controller.ResultFail) != 0 {
 		t.Errorf("status %+v", k.Status())
 	}
-	if recreated, changed := p.told("recreated"), p.told("changed"); len(recreated) != 0 || len(changed[reason(mode)]) != 1 {
+	if recreated, changed := p.eventsOf("recreated"), p.eventsOf("changed"); len(recreated) != 0 || len(changed[reason(mode)]) != 1 {
 		t.Errorf("told %v of the pod that is made anew, and %v of the one that has changed", recreated, changed)
 	}
 }
@@ -125,9 +125,9 @@ func TestRepairForbidden(t *testing.T) {
 	}
 	p.Await("a refusal, and what is allowed", func(context.Context) (bool, error) {
 		return done(repair.ModeDelete, controller.ResultFail) > 0 && done(repair.ModeLabel, controller.ResultSuccess) == 1 &&
-			len(p.told("kept")["DeleteBrokenPod"]) == 1, nil
+			len(p.eventsOf("kept")["DeleteBrokenPod"]) == 1, nil
 	})
-	if told := p.told("kept")["DeleteBrokenPod"][0]; !strings.Contains(told, "delete failed: ") || !strings.Contains(told, `cannot delete resource "pods"`) {
+	if told := p.eventsOf("kept")["DeleteBrokenPod"][0]; !strings.Contains(told, "delete failed: ") || !strings.Contains(told, `cannot delete resource "pods"`) {
 		t.Errorf("told %q", told)
 	}
 	k.mu.Lock()
@@ -342,7 +342,7 @@ func twice(t *testing.T, mode repair.Mode) {
 	}
 	for _, name := range names {
 		// A pod that is being evicted may be reported as well.
-		if told := p.told(name); len(told[reason(mode)]) != 1 {
+		if told := p.eventsOf(name); len(told[reason(mode)]) != 1 {
 			t.Errorf("of %s is told %v", name, told)
 		}
 	}

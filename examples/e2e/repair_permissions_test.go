@@ -34,8 +34,8 @@ func (p *permissions) broken(name string, owners ...metav1.OwnerReference) {
 	p.Start(w)
 }
 
-// nobodyTold: the daemon cannot write an event on a pod whose validator has failed.
-func (p *permissions) nobodyTold() {
+// cannotWriteEvents: the daemon cannot write an event on a pod whose validator has failed.
+func (p *permissions) cannotWriteEvents() {
 	_, _, namespace := owner(p.t, p.Scenario)
 	p.broken("reported", namespace)
 	p.awaitLog(p.Bridge, "forbidden", "events")

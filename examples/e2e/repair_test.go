@@ -210,7 +210,7 @@ func TestRepairClient(t *testing.T) {
 	}
 	event := controller.Event{About: of, Reason: "BrokenPod", Message: "a test", Node: pod.Spec.NodeName}
 	for range 2 { // the second already exists
-		if err := admin.Tell(t.Context(), event); err != nil {
+		if err := admin.CreateEvent(t.Context(), event); err != nil {
 			t.Error(err)
 		}
 	}

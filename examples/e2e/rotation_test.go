@@ -146,12 +146,12 @@ func (d *day) awaitRotations() {
 		if pid := n.pid("install-cni"); pid != b.pid {
 			d.t.Errorf("the daemon on %s was process %s before its token changed, and is %s", n.Name, b.pid, pid)
 		}
-		d.startBehind(n, now)
+		d.startWithNewToken(n, now)
 	}
 }
 
-// startBehind checks that pods start with the new token.
-func (d *day) startBehind(n *soaked, r rotation) {
+// startWithNewToken checks that pods start with the new token.
+func (d *day) startWithNewToken(n *soaked, r rotation) {
 	d.t.Helper()
 	w := scenario.Workload{Name: n.Name + "-behind-rotation", Injected: true, Node: n.Name}
 	pod, err := d.pods.startPod(n.Node, w)

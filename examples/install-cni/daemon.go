@@ -77,7 +77,7 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *slog.LevelVar) (*daemon, error) {
 	s, state := loaded.Settings, health.NewState()
 	state.LookWithin = env.lookWithin
-	state.Tell(log)
+	state.LogTo(log)
 	d := &daemon{env: env, settings: s, log: log, state: state, kept: make(chan struct{}, 1)}
 	d.deletion, d.memory = newDeletion(s, env.now, log), footprint.NewTrimmer(env.trimAfter, env.trim, log)
 	d.pods = newPodWatch(env, s, log, level, d.deletion)

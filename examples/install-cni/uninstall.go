@@ -74,12 +74,12 @@ func newUninstallCommand(env environment) *cobra.Command {
 			if dry {
 				return printWouldUninstall(command.Context(), env, format, node)
 			}
-			options := installer.UninstallOptions{Purge: purge, Tell: func(s installer.Step) { fmt.Fprintln(env.stdout, s) }}
+			options := installer.UninstallOptions{Purge: purge, Progress: func(s installer.Step) { fmt.Fprintln(env.stdout, s) }}
 			if format == formatTable {
 				return runUninstall(command.Context(), env, node, loaded.Settings, log, options, onExit)
 			}
 			report := stepsReport{Steps: []step{}}
-			options.Tell = func(s installer.Step) {
+			options.Progress = func(s installer.Step) {
 				report.Steps = append(report.Steps, step{Step: s.Name, Outcome: string(s.Outcome), Reason: s.Detail})
 			}
 			err = runUninstall(command.Context(), env, node, loaded.Settings, log, options, onExit)
@@ -149,7 +149,7 @@ func (d *daemon) depart(ctx context.Context, reason string) error {
 	untaintLast(ctx, d.settings, d.log)
 	ending, cancel := context.WithTimeout(ctx, uninstallTime)
 	defer cancel()
-	err := d.installer.Uninstall(d.env.watched(ending), installer.UninstallOptions{Tell: func(s installer.Step) {
+	err := d.installer.Uninstall(d.env.watched(ending), installer.UninstallOptions{Progress: func(s installer.Step) {
 		d.log.Info("uninstall", "step", s.Name, "outcome", s.Outcome, "detail", s.Detail)
 	}})
 	if errors.Is(err, installer.ErrInUse) {

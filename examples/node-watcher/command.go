@@ -180,7 +180,7 @@ func newInstallation(o options, version string, log *slog.Logger, say *announcer
 	}
 	w, err := presence.New(presence.Options{
 		Config: o.server.Config(version), Object: o.installation, Log: log,
-		Tell: func(there bool) { say.line(podnews.Presence{Installed: &there}) },
+		Observe: func(there bool) { say.line(podnews.Presence{Installed: &there}) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("-installation: %w", err)

@@ -77,7 +77,7 @@ func (r *repairer) logOutcome(o controller.Outcome) {
 	for _, skipped := range o.Action.Skipped {
 		attributes = append(attributes, "not_"+string(skipped.Mode), skipped.Why)
 	}
-	for key, err := range map[string]error{"error": o.Err, "unseen": o.Unseen, "untold": o.Untold} {
+	for key, err := range map[string]error{"error": o.Err, "unseen": o.Unseen, "untold": o.EventErr} {
 		if err != nil {
 			attributes = append(attributes, key, err.Error())
 		}
@@ -108,7 +108,7 @@ func (r *repairer) announce(ctx context.Context) {
 		}
 		status := r.Status()
 		said := repairconf.Status{
-			Scanned: status.Scanned, Pods: status.Pods, Waiting: status.Waiting, Unseen: status.Unseen, Untold: status.Untold,
+			Scanned: status.Scanned, Pods: status.Pods, Waiting: status.Waiting, Unseen: status.Unseen, EventsFailed: status.EventsFailed,
 			Forbidden: r.allowed.missing(),
 		}
 		for kind, times := range status.Done {
@@ -140,8 +140,8 @@ func (p *permissions) Do(ctx context.Context, action repair.Action) error {
 	return err
 }
 
-func (p *permissions) Tell(ctx context.Context, event controller.Event) error {
-	err := p.Cluster.Tell(ctx, event)
+func (p *permissions) CreateEvent(ctx context.Context, event controller.Event) error {
+	err := p.Cluster.CreateEvent(ctx, event)
 	p.note(repairconf.Telling, err)
 	return err
 }

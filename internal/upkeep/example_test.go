@@ -31,7 +31,7 @@ func (g greeting) Pass(context.Context) upkeep.Result {
 	return upkeep.Result{Outcome: upkeep.Wrote}
 }
 
-func (g greeting) Tell(r upkeep.Result, _ upkeep.Pace) { fmt.Println(r.Outcome) }
+func (g greeting) Observe(r upkeep.Result, _ upkeep.Pace) { fmt.Println(r.Outcome) }
 
 func Example() {
 	directory, err := os.MkdirTemp("", "example")

@@ -170,7 +170,7 @@ func (l *Loop) finish(e ended) {
 	if j.missed || slices.ContainsFunc(j.met, j.isConcerned) {
 		j.changed()
 	}
-	j.Tell(e.result, pace)
+	j.Observe(e.result, pace)
 }
 
 // conclude decides when to look again.

@@ -32,9 +32,9 @@ func newTask(t *testing.T) *fakeTask {
 	return &fakeTask{t: t, directory: t.TempDir(), begun: make(chan struct{}, 1000), results: make(chan Result, 1000), told: make(chan Pace, 1000)}
 }
 
-func (f *fakeTask) Directories() []string     { return []string{f.directory} }
-func (f *fakeTask) Concerns(path string) bool { return path == filepath.Join(f.directory, "file") }
-func (f *fakeTask) Tell(_ Result, pace Pace)  { f.told <- pace }
+func (f *fakeTask) Directories() []string       { return []string{f.directory} }
+func (f *fakeTask) Concerns(path string) bool   { return path == filepath.Join(f.directory, "file") }
+func (f *fakeTask) Observe(_ Result, pace Pace) { f.told <- pace }
 func (f *fakeTask) Pass(ctx context.Context) Result {
 	f.begun <- struct{}{}
 	select {
@@ -215,8 +215,8 @@ type undoneTask struct {
 	told     []Pace
 }
 
-func (h *undoneTask) Pace() Bucket          { return h.bucket }
-func (h *undoneTask) Tell(_ Result, p Pace) { h.told = append(h.told, p) }
+func (h *undoneTask) Pace() Bucket             { return h.bucket }
+func (h *undoneTask) Observe(_ Result, p Pace) { h.told = append(h.told, p) }
 func (h *undoneTask) Pass(context.Context) Result {
 	if h.restores == 0 {
 		return Result{}
@@ -376,5 +376,5 @@ type quietTask struct{ passes int }
 
 func (q *quietTask) Directories() []string       { return nil }
 func (q *quietTask) Concerns(string) bool        { return false }
-func (q *quietTask) Tell(Result, Pace)           {}
+func (q *quietTask) Observe(Result, Pace)        {}
 func (q *quietTask) Pass(context.Context) Result { q.passes++; return Result{} }

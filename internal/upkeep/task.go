@@ -15,8 +15,8 @@ type Task interface {
 	Concerns(path string) bool
 	// Pass looks once, and does what is necessary.
 	Pass(ctx context.Context) Result
-	// Tell receives the result of each pass, and what follows from it.
-	Tell(result Result, pace Pace)
+	// Observe receives the result of each pass, and what follows from it.
+	Observe(result Result, pace Pace)
 }
 
 // Outcome is the outcome of a pass.
@@ -49,7 +49,7 @@ type Result struct {
 	Outcome Outcome
 	// Again, unless it is zero, is when to look again even if nothing changes.
 	Again time.Time
-	// Err is for Tell.
+	// Err is for Observe.
 	Err error
 }
 

@@ -34,7 +34,7 @@ func (c *Controller) act(ctx context.Context, pod repair.Pod, p *patient, o *Out
 	if o.Result == ResultSkip {
 		return
 	}
-	o.Untold = c.sendEvent(ctx, *o)
+	o.EventErr = c.sendEvent(ctx, *o)
 }
 
 // repair has the namespace repaired, and looked at again.
@@ -77,7 +77,7 @@ func (c *Controller) report(ctx context.Context, p *patient, o *Outcome) (wait t
 	}
 	c.reports, p.reported, p.reportedAt = budget, summaryOf(o.Finding), c.options.Now()
 	c.mu.Unlock()
-	if o.Untold = c.sendEvent(ctx, *o); o.Untold != nil {
+	if o.EventErr = c.sendEvent(ctx, *o); o.EventErr != nil {
 		o.Result = ResultFail
 		c.mu.Lock()
 		p.reported = summary{}
@@ -112,7 +112,7 @@ func (c *Controller) isReported(p *patient, f repair.Finding) bool {
 func (c *Controller) sendEvent(ctx context.Context, o Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	return c.options.Cluster.Tell(ctx, Event{
+	return c.options.Cluster.CreateEvent(ctx, Event{
 		About: o.Finding.Of, Reason: reasonOf(o), Message: messageOf(o), Node: c.options.Criteria.Node, Component: c.options.Component,
 	})
 }
@@ -164,8 +164,8 @@ func (c *Controller) count(o Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.done[ModeResult{o.Action.Do, o.Result}]++
-	if o.Untold != nil {
-		c.untold++
+	if o.EventErr != nil {
+		c.eventsFailed++
 	}
 }
 
@@ -180,12 +180,12 @@ type Outcome struct {
 	Err error
 	// Unseen is why the pod's namespace or record could not be looked at, if that was tried.
 	Unseen error
-	// Untold is why the event could not be put on the pod.
-	Untold error
+	// EventErr is why the event could not be put on the pod.
+	EventErr error
 }
 
 // lacks reports whether some part must be tried again.
-func (o Outcome) lacks() bool { return o.Err != nil || o.Untold != nil || o.Unseen != nil }
+func (o Outcome) lacks() bool { return o.Err != nil || o.EventErr != nil || o.Unseen != nil }
 
 // Result is the result of an action. The texts are stable: metrics use them.
 type Result string
@@ -213,8 +213,8 @@ type Status struct {
 	Waiting int
 	// Unseen is the number of pods whose namespace or record could not be looked at the last time.
 	Unseen int
-	// Untold is how often an event could not be put on a pod.
-	Untold int
+	// EventsFailed is how often an event could not be put on a pod.
+	EventsFailed int
 }
 
 // ModeResult is a mode with its result.
@@ -228,7 +228,7 @@ func (c *Controller) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := Status{
-		Scanned: c.synced && len(c.initial) == 0, Pods: map[repair.Verdict]int{}, Done: maps.Clone(c.done), Untold: c.untold,
+		Scanned: c.synced && len(c.initial) == 0, Pods: map[repair.Verdict]int{}, Done: maps.Clone(c.done), EventsFailed: c.eventsFailed,
 	}
 	for _, p := range c.patients {
 		if p.finding.verdict != "" {

@@ -64,7 +64,7 @@ func (u *unwilling) Do(context.Context, repair.Action) error {
 	return u.err
 }
 
-func (*unwilling) Tell(context.Context, controller.Event) error { return nil }
+func (*unwilling) CreateEvent(context.Context, controller.Event) error { return nil }
 
 // TestAttemptsAreBounded: what the API server refuses is tried five times, with growing pauses, and
 // again in the next round.

@@ -134,9 +134,9 @@ func send(ctx context.Context, request *rest.Request, body []byte) error {
 	return request.Body(body).MaxRetries(0).Do(ctx).Error()
 }
 
-// Tell creates an event on the pod. Its name is derived from its content: until the API server
-// expires it, the event exists only once, whichever process creates it.
-func (c *Client) Tell(ctx context.Context, e Event) error {
+// CreateEvent creates an event on the pod. Its name is derived from its content: until the API
+// server expires it, the event exists only once, whichever process creates it.
+func (c *Client) CreateEvent(ctx context.Context, e Event) error {
 	now, component := metav1.NewTime(c.now()), cmp.Or(e.Component, defaultComponent)
 	body, err := json.Marshal(map[string]any{
 		"kind": "Event", "apiVersion": "v1", "metadata": map[string]string{"namespace": e.About.Namespace, "name": e.name()},

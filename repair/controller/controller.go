@@ -26,15 +26,15 @@ type Controller struct {
 	// guards what all pods share, and what is remembered of a pod, which [Controller.Status] and
 	// pods that wait for the same limit read. No goroutine waits while it holds mu: budgets are
 	// taken from before a write, and what a write costs is not given back.
-	mu       sync.Mutex
-	patients map[string]*patient // by namespace/name; as long as the pod exists
-	initial  map[string]bool     // the pods of the start that were not looked at yet
-	synced   bool                // all pods of the start are in the queue
-	round    int                 // of looking at all pods; the first is 1
-	budget   repair.Budget
-	reports  repair.Budget
-	done     map[ModeResult]int
-	untold   int
+	mu           sync.Mutex
+	patients     map[string]*patient // by namespace/name; as long as the pod exists
+	initial      map[string]bool     // the pods of the start that were not looked at yet
+	synced       bool                // all pods of the start are in the queue
+	round        int                 // of looking at all pods; the first is 1
+	budget       repair.Budget
+	reports      repair.Budget
+	done         map[ModeResult]int
+	eventsFailed int
 }
 
 // patient is what is remembered of a pod.

@@ -221,7 +221,7 @@ func TestServerWithoutAnswer(t *testing.T) {
 	o.Timeout = 10 * time.Millisecond
 	f := startAt(t, cluster, o)
 	f.await(t, "told", func() bool { return len(f.told()) > 0 })
-	if outcome := f.told()[0]; outcome.Result != controller.ResultFail || !errors.Is(outcome.Err, context.DeadlineExceeded) || outcome.Untold == nil {
+	if outcome := f.told()[0]; outcome.Result != controller.ResultFail || !errors.Is(outcome.Err, context.DeadlineExceeded) || outcome.EventErr == nil {
 		t.Errorf("got %+v", outcome)
 	}
 }
@@ -314,7 +314,7 @@ func TestUntold(t *testing.T) {
 	f := startAt(t, cluster, options(repair.ModeLabel))
 	f.awaitDone(t, repair.ModeLabel, controller.ResultSuccess, 1)
 	f.await(t, "told", func() bool { return len(f.told()) > 0 })
-	if outcome := f.told()[0]; outcome.Untold == nil || outcome.Err != nil || f.Status().Untold != 1 {
+	if outcome := f.told()[0]; outcome.EventErr == nil || outcome.Err != nil || f.Status().EventsFailed != 1 {
 		t.Errorf("got %+v", outcome)
 	}
 }

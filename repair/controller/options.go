@@ -121,8 +121,8 @@ type Cluster interface {
 	// Do labels, deletes or evicts the action's target, with UID and resourceVersion as
 	// preconditions. Other modes are an error.
 	Do(ctx context.Context, action repair.Action) error
-	// Tell creates an event on a pod. It is no error if the event exists already.
-	Tell(ctx context.Context, event Event) error
+	// CreateEvent creates an event on a pod. It is no error if the event exists already.
+	CreateEvent(ctx context.Context, event Event) error
 }
 
 // Event is a report on a pod

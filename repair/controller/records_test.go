@@ -71,7 +71,7 @@ type heard struct {
 	after  time.Duration
 }
 
-func (l *teller) Tell(_ context.Context, e controller.Event) error {
+func (l *teller) CreateEvent(_ context.Context, e controller.Event) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.told = append(l.told, heard{e.Reason, time.Since(l.start)})

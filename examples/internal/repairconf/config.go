@@ -158,8 +158,8 @@ type Status struct {
 	// looked at.
 	Waiting int `json:"waiting,omitempty"`
 	Unseen  int `json:"unseen,omitempty"`
-	// Untold is how often an event could not be put on a pod.
-	Untold int `json:"untold,omitempty"`
+	// EventsFailed is how often an event could not be put on a pod.
+	EventsFailed int `json:"untold,omitempty"`
 	// Forbidden has the API server's first refusal for each mode, or [Telling], that the role has
 	// no verb for.
 	Forbidden map[string]string `json:"forbidden,omitempty"`

@@ -99,7 +99,7 @@ func begin(t *testing.T, pods Pods, prepare ...func(runDir string)) *fixture {
 	}
 	state := health.NewState()
 	state.LookWithin = patience
-	state.Tell(log)
+	state.LogTo(log)
 	supervisor := parts.New(state, log, a.Socket(), a.IstioLog(), a.Spool())
 	a.Restart = supervisor.Restart
 	ctx, cancel := context.WithCancel(context.Background())

@@ -81,7 +81,7 @@ func TestTellsNews(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	state := NewState("a", "b")
-	state.Tell(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	state.LogTo(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
 		}

@@ -82,9 +82,9 @@ func NewState(parts ...string) *State {
 	return s
 }
 
-// Tell makes the state log, from now on, when the node becomes ready or unready, and in detail the
+// LogTo makes the state log, from now on, when the node becomes ready or unready, and in detail the
 // reasons.
-func (s *State) Tell(log *slog.Logger) {
+func (s *State) LogTo(log *slog.Logger) {
 	s.notifying.Lock()
 	defer s.notifying.Unlock()
 	s.log = log

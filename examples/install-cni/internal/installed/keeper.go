@@ -99,8 +99,8 @@ func (t *task) Pass(ctx context.Context) (result upkeep.Result) {
 // mostPanics is how many panics in a row require a new process.
 const mostPanics = 3
 
-// Tell records the piece's state, and logs what is new.
-func (t *task) Tell(result upkeep.Result, pace upkeep.Pace) {
+// Observe records the piece's state, and logs what is new.
+func (t *task) Observe(result upkeep.Result, pace upkeep.Pace) {
 	err := result.Err
 	t.log.Debug("looked", "outcome", result.Outcome.String())
 	t.logFight(pace)

@@ -289,7 +289,7 @@ func start(t *testing.T, parts ...*fakePart) {
 		all = append(all, p)
 	}
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	state.Tell(logger)
+	state.LogTo(logger)
 	k := New(state, logger, all...)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -132,7 +132,7 @@ func (m *Metrics) Repair(status func() *repairconf.Status) {
 		"How often something was done about a pod that is not captured, by what and with which result.", "type", "result")
 	pods := c.gauge("meshcni_repair_pods", "Pods of the node, by what is the matter with them.", "verdict")
 	delayed := c.gauge("meshcni_repair_pods_delayed", "Pods that wait: for a limit, or to be looked at.", "reason")
-	untold := c.counter("meshcni_repair_events_failed_total", "How often an event couldn't be put on a pod.")
+	eventsFailed := c.counter("meshcni_repair_events_failed_total", "How often an event couldn't be put on a pod.")
 	scanned := c.gauge("meshcni_repair_scan_complete", "1 when all pods that were there at the start have been looked at.")
 	c.read = func(to chan<- prometheus.Metric) {
 		s := status()
@@ -147,7 +147,7 @@ func (m *Metrics) Repair(status func() *repairconf.Status) {
 		}
 		delayed(to, float64(s.Waiting), "limit")
 		delayed(to, float64(s.Unseen), "unseen")
-		untold(to, float64(s.Untold))
+		eventsFailed(to, float64(s.EventsFailed))
 		scanned(to, flag(s.Scanned))
 	}
 	m.registry.MustRegister(c)

@@ -41,7 +41,7 @@ func newMetrics(t testing.TB, state *health.State) *Metrics {
 	})
 	m.Repair(func() *repairconf.Status {
 		return &repairconf.Status{
-			Scanned: true, Pods: map[repair.Verdict]int{repair.Broken: 2, repair.Healthy: 7}, Waiting: 1, Unseen: 3, Untold: 4,
+			Scanned: true, Pods: map[repair.Verdict]int{repair.Broken: 2, repair.Healthy: 7}, Waiting: 1, Unseen: 3, EventsFailed: 4,
 			Done: []repairconf.Count{{Mode: repair.ModeLabel, Result: "success", Times: 5}, {Mode: repair.ModeReport, Result: "fail", Times: 6}},
 		}
 	})

@@ -171,7 +171,7 @@ func start(t *testing.T, play string) *fixture {
 		f.told = append(f.told, there)
 	}})
 	f.state.LookWithin = patience
-	f.state.Tell(log)
+	f.state.LogTo(log)
 	supervisor := parts.New(f.state, log, f.Part())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

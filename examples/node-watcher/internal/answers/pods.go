@@ -142,7 +142,7 @@ func (p *Pods) failed(_ context.Context, _ *cache.Reflector, err error) {
 	p.brokenAt = p.informer.LastSyncResourceVersion()
 	p.mu.Unlock()
 	if p.contact.Err() == nil { // otherwise it was reported already
-		p.untold(contact.Other, err)
+		p.unanswered(contact.Other, err)
 	}
 	if _, is := errors.AsType[x509.UnknownAuthorityError](err); is { // the CA is read only at the start
 		select {
@@ -158,11 +158,11 @@ func (p *Pods) answers(kind string, err error) {
 		p.options.Log.Info("the API server answers about the node's pods again", "server", p.options.Server.URL)
 		return
 	}
-	p.untold(kind, err)
+	p.unanswered(kind, err)
 }
 
-// untold reports why the API server does not answer.
-func (p *Pods) untold(kind string, err error) {
+// unanswered reports why the API server does not answer.
+func (p *Pods) unanswered(kind string, err error) {
 	p.options.Log.Warn("the API server doesn't answer about the node's pods; trying again",
 		"server", p.options.Server.URL, "failure", kind, "error", err)
 	p.setStatus("the API server doesn't answer about the pods of node " + p.options.Node + ": " + kind + ": " + err.Error())

@@ -28,9 +28,9 @@ type Options struct {
 	// Object is the ConfigMap, as namespace/name.
 	Object string
 	Log    *slog.Logger
-	// Tell receives whether the object exists: at first, and whenever that changes. It is not
+	// Observe receives whether the object exists: at first, and whenever that changes. It is not
 	// called concurrently.
-	Tell func(there bool)
+	Observe func(there bool)
 }
 
 // Watch watches a ConfigMap. Create it with [New].
@@ -121,7 +121,7 @@ func (w *Watch) report(there bool) {
 	defer w.mu.Unlock()
 	if w.known == nil || *w.known != there {
 		w.known = &there
-		w.options.Tell(there)
+		w.options.Observe(there)
 	}
 }
 

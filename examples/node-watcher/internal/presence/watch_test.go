@@ -45,11 +45,11 @@ func (f *fixture) Write(p []byte) (int, error) {
 
 func start(t *testing.T, prepare func(*fakecluster.Cluster)) *fixture {
 	t.Helper()
-	return startBehind(t, prepare, func(cluster http.Handler) http.Handler { return cluster })
+	return startThrough(t, prepare, func(cluster http.Handler) http.Handler { return cluster })
 }
 
-// startBehind passes requests through a handler.
-func startBehind(t *testing.T, prepare func(*fakecluster.Cluster), before func(http.Handler) http.Handler) *fixture {
+// startThrough passes requests through a handler.
+func startThrough(t *testing.T, prepare func(*fakecluster.Cluster), before func(http.Handler) http.Handler) *fixture {
 	t.Helper()
 	f := &fixture{cluster: fakecluster.New(), told: make(chan bool, 100), logged: make(chan struct{}, 100)}
 	prepare(f.cluster)
@@ -57,7 +57,7 @@ func startBehind(t *testing.T, prepare func(*fakecluster.Cluster), before func(h
 	t.Cleanup(func() { f.cluster.Refuse(http.StatusServiceUnavailable); server.Close() })
 	w, err := presence.New(presence.Options{
 		Config: &rest.Config{Host: server.URL}, Object: "mesh/installed", Log: slog.New(slog.NewTextHandler(f, nil)),
-		Tell: func(there bool) { f.told <- there },
+		Observe: func(there bool) { f.told <- there },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestNoStreamedLists(t *testing.T) {
 	const declined = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"ListOptions.meta.k8s.io \"\" ` +
 		`is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"}`
 	asked := make(chan struct{}, 100)
-	f := startBehind(t, installed, func(cluster http.Handler) http.Handler {
+	f := startThrough(t, installed, func(cluster http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !r.URL.Query().Has("sendInitialEvents") {
 				cluster.ServeHTTP(w, r)
@@ -202,7 +202,7 @@ func Example() {
 	told := make(chan bool)
 	w, err := presence.New(presence.Options{
 		Config: &rest.Config{Host: server.URL}, Object: "mesh/installed", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Tell: func(there bool) { told <- there },
+		Observe: func(there bool) { told <- there },
 	})
 	if err != nil {
 		fmt.Println(err)
