@@ -110,6 +110,8 @@ type Agent struct {
 	pods       map[string]ambient.Pod // by UID
 	namespaces map[string]ambient.Namespace
 	complete   bool               // the feed has told of all
+	fresh      bool               // the journal was empty, and the proxy is not served yet
+	told       chan struct{}      // closed when the feed has told of all
 	changed    chan struct{}      // closed at the next change of anything above
 	workers    map[string]*worker // by UID
 	start      func(*worker)      // nil unless Run runs
@@ -131,7 +133,7 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 	a := &Agent{
 		options: o, slots: make(chan struct{}, o.Parallel), pods: map[string]ambient.Pod{},
 		namespaces: map[string]ambient.Namespace{}, changed: make(chan struct{}), workers: map[string]*worker{},
-		stopped: make(chan struct{}),
+		stopped: make(chan struct{}), told: make(chan struct{}),
 	}
 	a.sets = sets{options: &a.options}
 	records, err := a.records()
@@ -146,6 +148,7 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 	for _, record := range records {
 		err = errors.Join(err, a.remember(record))
 	}
+	a.fresh = len(records) == 0
 	if err == nil {
 		a.watch, err = notice.Open()
 	}
@@ -176,7 +179,7 @@ func (o Options) validate() error {
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var parts, working sync.WaitGroup
-	parts.Go(func() { a.server.Serve(ctx) })
+	parts.Go(func() { a.serve(ctx) })
 	parts.Go(func() { a.sets.keep(ctx) })
 	watching, unwatched := context.WithCancelCause(ctx)
 	defer unwatched(nil)
@@ -199,6 +202,18 @@ func (a *Agent) Run(ctx context.Context) error {
 		err = errors.Join(err, w.abandon())
 	}
 	return errors.Join(err, a.watch.Close())
+}
+
+// serve serves the proxy. One that connects forgets the pods that it is not told of, and it may
+// have some from another agent: without a journal, which would name them, it waits for the feed.
+func (a *Agent) serve(ctx context.Context) {
+	if a.fresh {
+		select {
+		case <-a.told:
+		case <-ctx.Done():
+		}
+	}
+	a.server.Serve(ctx)
 }
 
 // notice wakes the workers of pods in whose namespaces a program has changed something.

@@ -256,7 +256,9 @@ func TestRestart(t *testing.T) {
 	changed.Annotations = map[string]string{"traffic.istio.io/excludeOutboundPorts": "443"} // too late
 	withdrawn := optedOut("b")
 	withdrawn.Annotations = map[string]string{"ambient.istio.io/redirection": "enabled"} // by the first agent
-	n.feed <- told(changed, withdrawn)
+	incomplete := told(changed, withdrawn)
+	incomplete.Complete = false
+	n.feed <- incomplete
 	n.awaitStatus(second, "b", ambient.NoStatus)
 	n.awaitPods(second, "a as wanted, c untouched", func(all []Pod) bool {
 		return len(all) == 2 && !slices.ContainsFunc(all, func(p Pod) bool { return p.UID == "a" && p.Seen.Proxy != ambient.ProxyServes })
@@ -271,6 +273,33 @@ func TestRestart(t *testing.T) {
 	n.awaitPods(second, "nothing of c", func(all []Pod) bool { return len(all) == 1 })
 	if proxy.Serves("c") || !slices.Equal(n.records(), attachments("a")) {
 		t.Errorf("c is served: %t; records of %v, want that of a", proxy.Serves("c"), n.records())
+	}
+}
+
+// TestFirstStart begins an agent without a journal, and a proxy that comes from another agent: it
+// is told of its pods before it is told that these are all.
+func TestFirstStart(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.pod("a")
+	var requests []zds.Request
+	n.options.Proxy.Observe = func(e zds.Event) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		requests = append(requests, e.Request)
+		n.news()
+	}
+	a, _ := n.run()
+	n.proxy(nil)
+	n.feed <- Change{Namespaces: told().Namespaces}
+	n.feed <- told(object("a"))
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	complete := slices.IndexFunc(requests, func(r zds.Request) bool { return r.Kind == zds.KindSnapshotSent })
+	of := slices.IndexFunc(requests, func(r zds.Request) bool { return r.Workload.UID == "a" })
+	if of < 0 || complete < of {
+		t.Errorf("the proxy is told %v, want pod a first", requests)
 	}
 }
 

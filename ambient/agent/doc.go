@@ -27,6 +27,10 @@
 // annotations have no effect. If a record is damaged, the plan is made anew; for a pod that is not
 // wanted any more, whatever the owner has in its namespace is removed.
 //
+// Without any record the agent serves the proxy only when the feed is complete: a proxy that comes
+// from another agent goes on with its pods, because it is told of them before it is told that these
+// are all.
+//
 // # Non-goals
 //
 // The agent knows neither Kubernetes nor a client of it: see [Feed] and [Annotator]. It does not

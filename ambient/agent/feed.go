@@ -8,6 +8,7 @@ import (
 	"reflect"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/zds"
 	"github.com/meshcni/meshcni/interception"
 )
 
@@ -49,6 +50,28 @@ func (a *Agent) follow(ctx context.Context) error {
 func (a *Agent) learn(change Change) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	concerned := a.update(change)
+	begun := change.Complete && !a.complete
+	if begun {
+		a.complete = true
+		for uid := range a.workers {
+			concerned[uid] = true
+		}
+	}
+	for uid := range concerned {
+		a.wake(uid)
+	}
+	if begun {
+		a.fresh = false
+		close(a.told)
+	}
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// update notes namespaces and pods, and returns the UIDs of the pods that this concerns. The caller
+// holds mu.
+func (a *Agent) update(change Change) map[string]bool {
 	concerned := map[string]bool{}
 	for _, namespace := range change.Namespaces {
 		if replaces(a.namespaces, namespace.Name, namespace) {
@@ -68,17 +91,7 @@ func (a *Agent) learn(change Change) {
 		delete(a.pods, uid)
 		concerned[uid] = true
 	}
-	if change.Complete && !a.complete {
-		a.complete = true
-		for uid := range a.workers {
-			concerned[uid] = true
-		}
-	}
-	for uid := range concerned {
-		a.wake(uid)
-	}
-	close(a.changed)
-	a.changed = make(chan struct{})
+	return concerned
 }
 
 // replaces puts an object among those that are known, and reports whether it was not there or has
@@ -96,8 +109,10 @@ func (a *Agent) wake(uid string) {
 		return
 	}
 	if decision, known := a.decide(uid); known && decision.Capture && !a.pods[uid].Finished() && a.start != nil {
-		a.workers[uid] = newWorker(a, uid)
-		a.start(a.workers[uid])
+		w := newWorker(a, uid)
+		w.set = a.fresh && a.server.Set(zds.Workload{UID: uid}, nil) == nil // the proxy keeps the pod if it has it
+		a.workers[uid] = w
+		a.start(w)
 	}
 }
 

@@ -189,7 +189,7 @@ func optedOut(uid string) ambient.Pod {
 }
 
 func told(pods ...ambient.Pod) Change {
-	return Change{Namespaces: []ambient.Namespace{{Name: "shop"}}, Pods: pods}
+	return Change{Namespaces: []ambient.Namespace{{Name: "shop"}}, Pods: pods, Complete: true}
 }
 
 // awaitStatus waits until the last status of a pod is this one.
