@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/zds"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/namespace"
+)
+
+// The limits of what the agent keeps for each pod at rest.
+const (
+	mostDescriptors = 2.0
+	mostMemory      = 16.0 // KiB of the heap
+)
+
+// BenchmarkFootprint counts what the agent keeps for each of 200 pods that are enrolled. The proxy
+// keeps nothing: its listeners are there before.
+func BenchmarkFootprint(b *testing.B) {
+	n := newNode(b)
+	a, _ := n.run()
+	const pods = 200
+	var all []barePod
+	for i := range pods {
+		pod := n.bare(i)
+		listen(b, pod.file, n.options.Numbers)
+		all = append(all, pod)
+	}
+	acknowledge(b, n.options.Socket)
+	n.enrol(a, all[0]) // what is there once, for all pods
+	for _, pod := range all[1:] {
+		if err := pod.file.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var descriptors, memory float64
+	for b.Loop() {
+		files, heap := footprint(b)
+		for _, pod := range all[1:] {
+			var err error
+			if pod.file, err = os.Open(pod.file.Name()); err != nil { // which the agent takes over
+				b.Fatal(err)
+			}
+			n.enrol(a, pod)
+		}
+		filesAfter, heapAfter := footprint(b)
+		descriptors, memory = float64(filesAfter-files)/(pods-1), float64(heapAfter-heap)/(pods-1)/1024
+	}
+	b.ReportMetric(descriptors, "descriptors/pod")
+	b.ReportMetric(memory, "KiB/pod")
+	if descriptors > mostDescriptors || memory > mostMemory {
+		b.Errorf("NOT MET: %.2f descriptors and %.1f KiB for each pod, and the limits are %.0f and %.0f", descriptors, memory, mostDescriptors, mostMemory)
+	}
+}
+
+// footprint returns the descriptors and the bytes of the heap that are in use.
+func footprint(b *testing.B) (files int, heap int64) {
+	b.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		b.Fatal(err)
+	}
+	runtime.GC()
+	runtime.GC() // what finalizers have let go of
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return len(entries), int64(stats.HeapAlloc)
+}
+
+// listen opens the proxy's listeners in a namespace.
+func listen(b *testing.B, in *os.File, n ambient.Numbers) {
+	b.Helper()
+	for _, port := range []interception.Port{n.OutboundPort, n.InboundPort, n.TunnelPort} {
+		var listener net.Listener
+		err := namespace.Run(in, func() (err error) {
+			listener, err = new(net.ListenConfig).Listen(b.Context(), "tcp", ":"+strconv.Itoa(int(port)))
+			return err
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = listener.Close() }) // nothing was written
+	}
+}
+
+// acknowledge is a proxy that takes every pod, and keeps none.
+func acknowledge(b *testing.B, socket string) {
+	b.Helper()
+	agent, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if err == nil {
+		_, err = agent.Write(zds.Hello{Version: zds.Version1}.Marshal())
+	}
+	ack, err2 := zds.Ack{}.Marshal()
+	if err != nil || err2 != nil {
+		b.Fatal(err, err2)
+	}
+	b.Cleanup(func() { _ = agent.Close() }) // it ends the reads
+	go func() {
+		data, control := make([]byte, zds.MaxMessage), make([]byte, unix.CmsgSpace(16))
+		for {
+			_, m, _, _, err := agent.ReadMsgUnix(data, control)
+			if err != nil {
+				return
+			}
+			messages, _ := unix.ParseSocketControlMessage(control[:m]) // the kernel's are whole
+			for i := range messages {
+				files, _ := unix.ParseUnixRights(&messages[i]) // likewise
+				for _, file := range files {
+					_ = unix.Close(file) // nothing was written
+				}
+			}
+			if _, err := agent.Write(ack); err != nil {
+				return
+			}
+		}
+	}()
+}
