@@ -179,7 +179,8 @@ func (o Options) validate() error {
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var parts, working sync.WaitGroup
-	parts.Go(func() { a.serve(ctx) })
+	fresh := a.fresh // nothing changes it before the feed is followed
+	parts.Go(func() { a.serve(ctx, fresh) })
 	parts.Go(func() { a.sets.keep(ctx) })
 	watching, unwatched := context.WithCancelCause(ctx)
 	defer unwatched(nil)
@@ -206,8 +207,8 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // serve serves the proxy. One that connects forgets the pods that it is not told of, and it may
 // have some from another agent: without a journal, which would name them, it waits for the feed.
-func (a *Agent) serve(ctx context.Context) {
-	if a.fresh {
+func (a *Agent) serve(ctx context.Context, fresh bool) {
+	if fresh {
 		select {
 		case <-a.told:
 		case <-ctx.Done():
