@@ -22,7 +22,7 @@ import (
 
 // Finder finds and verifies the network namespaces of pods. [podnetns.Finder] does.
 type Finder interface {
-	Find(ctx context.Context, pod podnetns.Pod) (*podnetns.Found, error)
+	FindAll(ctx context.Context, pods []podnetns.Pod) []podnetns.Finding
 	Verify(pod podnetns.Pod, file *os.File) (*interception.Netns, error)
 }
 
@@ -103,6 +103,7 @@ type Agent struct {
 	server  *zds.Server
 	watch   *notice.Watch
 	sets    sets
+	search  searches
 	slots   chan struct{} // has a value for each pod that is worked on
 	stopped chan struct{} // closed when Run ends
 
@@ -135,7 +136,7 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 		namespaces: map[string]ambient.Namespace{}, changed: make(chan struct{}), workers: map[string]*worker{},
 		stopped: make(chan struct{}), told: make(chan struct{}),
 	}
-	a.sets = sets{options: &a.options}
+	a.sets, a.search.finder = sets{options: &a.options}, o.Finder
 	records, err := a.records()
 	if err != nil {
 		return nil, fmt.Errorf("ambient agent: read its journal: %w", err)

@@ -41,7 +41,7 @@ type node struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed when the agent tells something
 	statuses map[string][]ambient.Status
-	paths    map[string]string          // of the namespaces that Find finds
+	paths    map[string]string          // of the namespaces that FindAll finds
 	held     map[string]<-chan struct{} // Find waits for these
 }
 
@@ -74,19 +74,23 @@ func (n *node) news() {
 	n.changed = make(chan struct{})
 }
 
-// Find finds the namespaces that the test has put on the node.
-func (n *node) Find(_ context.Context, pod podnetns.Pod) (*podnetns.Found, error) {
+// FindAll finds the namespaces that the test has put on the node.
+func (n *node) FindAll(_ context.Context, pods []podnetns.Pod) []podnetns.Finding {
+	all := make([]podnetns.Finding, len(pods))
 	n.mu.Lock()
-	path, held := n.paths[pod.UID], n.held[pod.UID]
-	n.mu.Unlock()
-	if held != nil {
-		<-held
+	defer n.mu.Unlock()
+	for i, pod := range pods {
+		path := n.paths[pod.UID]
+		if path == "" {
+			all[i].Err = &podnetns.RefusalError{Pod: pod, Obstacle: podnetns.ObstacleNotFound, Detail: "nothing leads to the pod"}
+			continue
+		}
+		namespace, err := interception.OpenNetns(path, interception.NetnsOptions{})
+		if all[i].Err = err; err == nil {
+			all[i].Found = &podnetns.Found{Netns: namespace}
+		}
 	}
-	if path == "" {
-		return nil, &podnetns.RefusalError{Pod: pod, Obstacle: podnetns.ObstacleNotFound, Detail: "nothing leads to the pod"}
-	}
-	namespace, err := interception.OpenNetns(path, interception.NetnsOptions{})
-	return &podnetns.Found{Netns: namespace}, err
+	return all
 }
 
 func (n *node) Verify(pod podnetns.Pod, file *os.File) (*interception.Netns, error) {

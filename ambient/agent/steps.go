@@ -26,7 +26,9 @@ func (w *worker) take(ctx context.Context, alert <-chan struct{}, step ambient.S
 		return nil
 	case ambient.StepClose:
 		return w.close()
-	case ambient.StepOpen, ambient.StepEnter, ambient.StepLeave, ambient.StepApply, ambient.StepDrain, ambient.StepRemove:
+	case ambient.StepOpen: // by a search for all pods that wait
+		return w.open(ctx)
+	case ambient.StepEnter, ambient.StepLeave, ambient.StepApply, ambient.StepDrain, ambient.StepRemove:
 		return w.agent.bounded(ctx, func() error { return w.change(ctx, step) })
 	case ambient.StepAwaitProxy, ambient.StepAwaitDrained: // the next look tells
 	}
@@ -37,7 +39,6 @@ func (w *worker) take(ctx context.Context, alert <-chan struct{}, step ambient.S
 func (w *worker) change(ctx context.Context, step ambient.Step) error {
 	o := w.agent.options
 	return map[ambient.Step]func() error{
-		ambient.StepOpen: func() error { return w.open(ctx) },
 		ambient.StepEnter: func() error {
 			if err := w.record(); err != nil {
 				return err
@@ -93,7 +94,7 @@ func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event)
 
 // open finds the pod's namespace.
 func (w *worker) open(ctx context.Context) error {
-	found, err := w.agent.options.Finder.Find(ctx, podnetns.Pod{
+	found, err := w.agent.search.find(ctx, podnetns.Pod{
 		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.uid, HostNetwork: w.pod.HostNetwork, IPs: w.addresses(),
 	})
 	if err != nil {
