@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -300,6 +301,25 @@ func TestFirstStart(t *testing.T) {
 	of := slices.IndexFunc(requests, func(r zds.Request) bool { return r.Workload.UID == "a" })
 	if of < 0 || complete < of {
 		t.Errorf("the proxy is told %v, want pod a first", requests)
+	}
+}
+
+// TestFirstStartByEvent begins an agent without a journal, which a plugin asks about a pod: there
+// is nothing that the proxy should forget.
+func TestFirstStartByEvent(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	var forgotten atomic.Bool
+	n.options.Proxy.Observe = func(e zds.Event) {
+		if e.Request.Kind == zds.KindDel {
+			forgotten.Store(true)
+		}
+	}
+	a, _ := n.run()
+	n.proxy(nil)
+	n.enrol(a, n.bare(0))
+	if forgotten.Load() {
+		t.Error("the proxy was told to forget the pod")
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/ambient/zds"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podnetns"
@@ -27,6 +28,7 @@ const (
 	mostOf200       = 1000.0 // ms, until the last of 200 at once
 	mostHeal        = 20.0   // ms, from a flush to the rules' return
 	mostOf500       = 1000.0 // ms of CPU, to observe and compare 500 pods
+	mostOfSlow      = 1.2    // times what a slow proxy needs for its answers, one after the other
 )
 
 // BenchmarkEnrol compares an enrolment by the plugin's event, observed acknowledgement included,
@@ -81,6 +83,36 @@ func BenchmarkEnrolTogether(b *testing.B) {
 	b.ReportMetric(took[len(took)/2], "ms/200-pods")
 	if took[len(took)/2] > mostOf200 {
 		b.Errorf("NOT MET: 200 pods at once take %.0f ms, and the limit is %.0f", took[len(took)/2], mostOf200)
+	}
+}
+
+// BenchmarkSlowProxy enrols pods at once whose proxy needs 50 ms for each. The protocol has one
+// request at a time, so the proxy is never to wait for the agent.
+func BenchmarkSlowProxy(b *testing.B) {
+	n := newNode(b)
+	a, _ := n.run()
+	const pods, answer = 20, 50.0 // ms
+	n.startProxy(ambienttest.ProxyOptions{Socket: n.options.Socket, Faults: ambienttest.Faults{LateAck: answer * time.Millisecond}})
+	n.enrol(a, n.bare(0)) // with it the snapshot is complete
+	var took []float64
+	for i := 0; b.Loop(); i++ {
+		all := make([]barePod, pods)
+		for k := range all {
+			all[k] = n.bare(i*pods + k + 1)
+		}
+		took = append(took, milliseconds(func() {
+			var group sync.WaitGroup
+			for _, pod := range all {
+				group.Go(func() { n.enrol(a, pod) })
+			}
+			group.Wait()
+		}))
+	}
+	slices.Sort(took)
+	times := took[len(took)/2] / (pods * answer)
+	b.ReportMetric(times, "times-the-proxy")
+	if times > mostOfSlow {
+		b.Errorf("NOT MET: %d pods take %.2f times what their proxy needs, and the limit is %.1f", pods, times, mostOfSlow)
 	}
 }
 

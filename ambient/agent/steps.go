@@ -73,7 +73,7 @@ func (w *worker) takeEvents(ctx context.Context, alert <-chan struct{}) error {
 
 func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event) error {
 	same := w.namespace != nil && w.namespace.ID() == e.namespace.ID()
-	if !same {
+	if !same && (w.namespace != nil || w.recorded) {
 		if err := errors.Join(w.withdraw(ctx, alert), w.forgetRecord()); err != nil {
 			return fmt.Errorf("give up %s, which %s replaces: %w", w.namespace, e.namespace, err)
 		}
