@@ -52,7 +52,7 @@ func HostPlan(n Numbers, f interception.Facts, owner interception.Owner, branche
 			}
 			set := b.LiveAddresses(ProbeSet(family), family, "enrolled pods of the node")
 			c.Do(id("probes", family), interception.Match{
-				DstSet: interception.Is(set), L4: interception.TCP(), UID: interception.Is(everyUser()),
+				DstSet: interception.Is(set), L4: interception.TCP(), UID: everyUser(),
 			}, interception.SNATTo{Addr: n.Probes[i]}, "programs of the node are recognised by this address")
 		}
 		for _, branch := range branches {
@@ -64,7 +64,8 @@ func HostPlan(n Numbers, f interception.Facts, owner interception.Owner, branche
 }
 
 // everyUser matches each packet that a process of the node has sent: forwarded packets have no
-// user.
-func everyUser() interception.UIDSet {
-	return interception.RangesOf(interception.Range[interception.UID]{First: 0, Last: ^interception.UID(0)})
+// user, and no process has this number. A range of all users would need them to have numbers in the
+// namespace of users that owns the network.
+func everyUser() interception.Condition[interception.UIDSet] {
+	return interception.Not(interception.UIDs(^interception.UID(0)))
 }

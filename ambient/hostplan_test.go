@@ -108,9 +108,6 @@ func TestProbesReachTheApplication(t *testing.T) {
 
 func TestHostPlan(t *testing.T) {
 	t.Parallel()
-	if everyone, err := interception.ParseUIDSet("*"); err != nil || !everyUser().Equal(everyone) {
-		t.Errorf("every user is %s, want %s (%v)", everyUser(), everyone, err)
-	}
 	onlyV6 := IstioNumbers()
 	onlyV6.Probes = onlyV6.Probes[1:]
 	for name, test := range map[string]struct {

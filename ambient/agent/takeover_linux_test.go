@@ -137,11 +137,11 @@ func takeOver(t *testing.T, dataplane hostDataplane, program upstream.Program, u
 		default:
 		}
 		before := former.Relayed() + own.Relayed()
-		inbound()
-		n.open(pod)
-		if relayed := former.Relayed() + own.Relayed() - before; relayed != 2 {
-			t.Errorf("of 2 connections %d are relayed", relayed)
+		opened := []*dataplanetest.Connection{inbound(), n.open(pod)}
+		if relayed := former.Relayed() + own.Relayed() - before; relayed != len(opened) {
+			t.Errorf("of %d connections %d are relayed", len(opened), relayed)
 		}
+		closeAll(t, opened) // each of hundreds has several descriptors
 	}
 	for _, connection := range living {
 		n.exchange(connection)
@@ -205,6 +205,15 @@ func TestTakeOverBySeveral(t *testing.T) {
 					t.Errorf("left: %s", left)
 				}
 			})
+		}
+	}
+}
+
+func closeAll(t *testing.T, connections []*dataplanetest.Connection) {
+	t.Helper()
+	for _, connection := range connections {
+		if err := connection.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -68,7 +69,8 @@ func (a *ownedRules) makeSets() (made []string, err error) {
 		return nil, nil
 	}
 	err = a.ipsets(func(s *ipset.Socket) error {
-		for name, set := range wanted {
+		for _, name := range slices.Sorted(maps.Keys(wanted)) {
+			set := wanted[name]
 			isNew, err := a.makeSet(s, name, set)
 			if err != nil {
 				return fmt.Errorf("set %s (%s): %w", set.Name, set.Why, err)

@@ -296,7 +296,7 @@ func TestLiveSetsUnsupported(t *testing.T) {
 		})
 	})
 	err := lacking.Apply(t.Context(), pod.Netns, plan)
-	if !errors.Is(err, interception.ErrUnsupported) || !strings.Contains(err.Error(), "ip_set") || !strings.Contains(err.Error(), "(addresses come and go)") {
+	if !errors.Is(err, interception.ErrUnsupported) || !strings.Contains(err.Error(), "ip_set") || !strings.Contains(err.Error(), "(networks)") {
 		t.Errorf("without ipset: got %v, want ErrUnsupported about a set of the plan", err)
 	}
 	if rules := pod.rules(t); rules != "" {
