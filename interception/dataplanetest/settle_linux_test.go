@@ -80,20 +80,29 @@ func handOver(t *testing.T, e *endpoint, links ...string) {
 	}
 }
 
-// keepBusy makes both processors receive packets until the end of the test.
+// keepBusy makes both processors receive packets until the end of the test. Each of the two senders
+// has few datagrams under way: a processor drops packets that come when a thousand wait for it
+// (net.core.netdev_max_backlog), and would drop the test's as well.
 func keepBusy(t *testing.T, pod *Pod) {
 	t.Helper()
+	const underWay = 50
 	ctx, cancel := context.WithCancel(t.Context())
 	var senders sync.WaitGroup
 	for range 2 {
 		fd := listenQuietly(t, pod, 0)
 		self, err := unix.Getsockname(fd)
+		err = errors.Join(err, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		senders.Go(func() {
 			for ctx.Err() == nil {
-				_ = unix.Sendto(fd, make([]byte, 1000), 0, self) // the socket is never read
+				for range underWay {
+					_ = unix.Sendto(fd, make([]byte, 1000), 0, self)
+				}
+				for range underWay {
+					_, _, _ = unix.Recvfrom(fd, make([]byte, 1), 0)
+				}
 			}
 		})
 	}
@@ -103,7 +112,7 @@ func keepBusy(t *testing.T, pod *Pod) {
 	})
 }
 
-// listenQuietly opens a socket in the pod that is never read.
+// listenQuietly opens a UDP socket in the pod.
 func listenQuietly(t *testing.T, pod *Pod, port int) (fd int) {
 	t.Helper()
 	if err := pod.Do(func() (err error) {
