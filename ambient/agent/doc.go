@@ -31,6 +31,12 @@
 // from another agent goes on with its pods, because it is told of them before it is told that these
 // are all.
 //
+// # Connections
+//
+// A pod that is enrolled or withdrawn while it runs keeps its connections, and new ones go the new
+// way. The kernel cannot tell a new connection from a former one with the same addresses and ports
+// that was reset in the last ten seconds (nf_conntrack_tcp_timeout_close): it goes the former's way.
+//
 // # Non-goals
 //
 // The agent knows neither Kubernetes nor a client of it: see [Feed] and [Annotator]. It does not

@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"flag"
 	"math/rand/v2"
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
@@ -27,8 +29,8 @@ type life struct {
 }
 
 // TestKilled kills agents (SIGKILL) at random instants of enrolments and withdrawals. The agent
-// that follows brings each pod where it should be. A pod that is captured, and remains wanted, is
-// never left uncaptured.
+// that follows brings each pod where it should be. Meanwhile the pods make connections: none fails,
+// and from the first one that is captured on, all are, as long as the pods are wanted.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	if task, is := victim.Task(); is {
@@ -40,10 +42,13 @@ func TestKilled(t *testing.T) {
 	n.options.Host = host.Netns
 	pods := map[string]*dataplanetest.Pod{"a": n.pod("a"), "b": n.pod("b")}
 	proxy := n.proxy(nil)
+	made := 0
 	for round := range *kills {
 		enrolled := round%4 < 2 // each follows itself as well as the other
+		end := n.call(pods, proxy, round%4)
 		n.kill(life{n.options.Socket, n.options.Journal.Directory, host.Namespace.Path(), n.paths, enrolled})
 		if round%4 == 1 {
+			made += end()
 			for uid, pod := range pods {
 				if !n.captured(pod) {
 					t.Errorf("round %d: pod %s is not captured any more, and is wanted", round, uid)
@@ -53,6 +58,7 @@ func TestKilled(t *testing.T) {
 			continue
 		}
 		n.follow(enrolled)
+		made += end()
 		for uid, pod := range pods {
 			n.connectOut(pod, proxy, map[bool]int{true: 1}[enrolled])
 			if enrolled && differs(n.recorded(uid).Plan, n.state(pod)) || !enrolled && n.captured(pod) {
@@ -60,6 +66,49 @@ func TestKilled(t *testing.T) {
 			}
 		}
 	}
+	t.Logf("the pods have made %d connections in %d rounds", made, *kills)
+}
+
+// call has pods make one connection after another, on alternating families, until end is called,
+// which returns how many. In rounds 0 and 1 the pods are wanted: once a pod is captured, as it is at
+// the start of round 1, all its connections have to be. In rounds 2 and 3 the same holds in reverse.
+// No two connections have the same ports: the kernel takes one for the other, with its translation,
+// for ten seconds after it was reset (nf_conntrack_tcp_timeout_close).
+func (n *node) call(pods map[string]*dataplanetest.Pod, proxy *ambienttest.Proxy, round int) (end func() int) {
+	n.t.Helper()
+	destinations := []netip.Addr{netip.MustParseAddr("198.51.100.7"), netip.MustParseAddr("2001:db8:7::7")}
+	wanted, changed := round < 2, map[string]bool{}
+	for uid := range pods {
+		changed[uid] = round%2 == 1
+	}
+	ctx, cancel := context.WithCancel(n.t.Context())
+	made, done := 0, make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			for uid, pod := range pods {
+				before := proxy.Relayed()
+				seen, err := pod.Send(n.t.Context(), dataplanetest.Probe{Dst: netip.AddrPortFrom(destinations[made%2], uint16(20000+n.calls.Add(1)%40000))})
+				if err != nil || seen.Verdict != dataplanetest.Accepted || !seen.Answered {
+					n.t.Errorf("round %d, pod %s: %s, %v, want that it is accepted and answered", round, uid, seen, err)
+				}
+				switch captured := proxy.Relayed() > before; {
+				case captured == wanted:
+					changed[uid] = true
+				case changed[uid]:
+					n.t.Errorf("round %d, pod %s: connection %d was captured: %t, and one before it was not so", round, uid, made, captured)
+				}
+				made++
+			}
+		}
+	}()
+	end = func() int {
+		cancel()
+		<-done
+		return made
+	}
+	n.t.Cleanup(func() { end() })
+	return end
 }
 
 // kill starts an agent and kills it.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ type node struct {
 	options   Options
 	dataplane interception.Dataplane
 	feed      chan Change
+	calls     atomic.Uint32 // how many connections call has made
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed when the agent tells something
