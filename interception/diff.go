@@ -62,7 +62,8 @@ func (d Drift) String() string {
 //
 // What no packet can observe is no difference: the order of two neighbouring rules, one for IPv4
 // and one for IPv6; and whether a rule refers to a fixed set or lists its members, when the state
-// has no such set (iptables has none).
+// has no such set (iptables has none). Where hooks have no priorities (iptables), the order of the
+// entries counts, and their Offset does not.
 //
 // Differences in other programs' rules come last, where the state has such rules. They are those
 // that can change the outcome of packets in the hooks of the plan's entries: all rules that do more
@@ -76,7 +77,8 @@ func Diff(want *Plan, got State) []Drift {
 	if slices.ContainsFunc(got.Objects, func(o Object) bool { _, is := o.(Table); return is }) {
 		objects = withoutSets(objects, got.Objects)
 	}
-	wanted, there := lists(objects, nil), lists(got.Objects, got.Deviations)
+	wanted := lists(objects, nil, got.NoPriorities)
+	there := lists(got.Objects, got.Deviations, got.NoPriorities)
 	renamed(wanted, there)
 	var drifts []Drift
 	for _, w := range wanted {

@@ -39,13 +39,14 @@ func find(all []*list, at string) (found *list, ok bool) {
 
 // taker turns objects into lists of lines, one list for each place.
 type taker struct {
-	lists []*list
-	sorts map[string]int // place to index in lists
+	lists        []*list
+	sorts        map[string]int // place to index in lists
+	noPriorities bool           // of two entries, only their order is compared
 }
 
 // lists returns the lines of the objects and of the deviations that have an object.
-func lists(objects []Object, deviations []Deviation) []*list {
-	t := taker{sorts: map[string]int{}}
+func lists(objects []Object, deviations []Deviation, noPriorities bool) []*list {
+	t := taker{sorts: map[string]int{}, noPriorities: noPriorities}
 	for _, o := range objects {
 		t.object(o, "")
 	}
@@ -118,6 +119,9 @@ func (t *taker) table(table Table) {
 		for _, e := range byFamily(entries, func(e *Entry) Family { return e.Match.EffectiveFamily() }) {
 			shown := e.text()
 			e.Match = e.Match.canonical()
+			if t.noPriorities {
+				e.Offset = 0
+			}
 			t.add(table.Kind.String()+" hook "+hook.String(), false, line{text: e.text(), shown: shown, id: e.ID, why: e.Why})
 		}
 	}

@@ -254,3 +254,26 @@ func TestDiffWhatNoPacketTells(t *testing.T) {
 		t.Errorf("Diff = %v, want one rule that moved", drifts)
 	}
 }
+
+// TestDiffWithoutPriorities has entries that an offset moves, in a state whose hooks have none.
+func TestDiffWithoutPriorities(t *testing.T) {
+	t.Parallel()
+	write := func(first, second int32) *Plan {
+		plan, err := Build("test-mesh", func(b *Builder) {
+			b.NAT("first").EntryAt(Output, first, Match{}, "why")
+			b.NAT("second").EntryAt(Output, second, Match{}, "why")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plan
+	}
+	state := observed(write(0, 0))
+	state.NoPriorities = true
+	if drifts := Diff(write(-10, 5), state); drifts != nil {
+		t.Errorf("Diff = %v, want nothing: the entries are in this order", drifts)
+	}
+	if drifts := Diff(write(5, -10), state); len(drifts) != 1 || drifts[0].Kind != DriftMoved {
+		t.Errorf("Diff = %v, want one entry that moved", drifts)
+	}
+}

@@ -28,6 +28,9 @@ type State struct {
 	// Dormant reports whether the owner's table is switched off: its chains see no packets.
 	// Deviations has an element for it as well.
 	Dormant bool
+	// NoPriorities reports that the hooks order rules by position alone, as those of iptables do: the
+	// entries are in the order of the kernel, and their Offset is 0.
+	NoPriorities bool
 	// Foreign are other programs' chains, in the kernel's order, if the dataplane reads them.
 	Foreign []ForeignChain
 }

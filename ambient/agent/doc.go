@@ -35,7 +35,8 @@
 //
 // A pod that is enrolled or withdrawn while it runs keeps its connections, and new ones go the new
 // way. The kernel cannot tell a new connection from a former one with the same addresses and ports
-// that was reset in the last ten seconds (nf_conntrack_tcp_timeout_close): it goes the former's way.
+// that was reset in the last ten seconds (nf_conntrack_tcp_timeout_close), and treats it as the
+// former was.
 //
 // # Non-goals
 //

@@ -70,10 +70,10 @@ func TestKilled(t *testing.T) {
 }
 
 // call has pods make one connection after another, on alternating families, until end is called,
-// which returns how many. In rounds 0 and 1 the pods are wanted: once a pod is captured, as it is at
-// the start of round 1, all its connections have to be. In rounds 2 and 3 the same holds in reverse.
-// No two connections have the same ports: the kernel takes one for the other, with its translation,
-// for ten seconds after it was reset (nf_conntrack_tcp_timeout_close).
+// which returns how many. In rounds 0 and 1 the pods are wanted: once a pod is captured, as it is
+// at the start of round 1, all its connections have to be. In rounds 2 and 3 the same holds in
+// reverse. No two connections have the same ports: the kernel takes one for the other, with its
+// translation, for ten seconds after it was reset (nf_conntrack_tcp_timeout_close).
 func (n *node) call(pods map[string]*dataplanetest.Pod, proxy *ambienttest.Proxy, round int) (end func() int) {
 	n.t.Helper()
 	destinations := []netip.Addr{netip.MustParseAddr("198.51.100.7"), netip.MustParseAddr("2001:db8:7::7")}

@@ -231,7 +231,7 @@ func everyObject(b *interception.Builder) {
 	mark.Do("mangle.mark", match{UID: interception.Is(interception.UIDs(1337))},
 		interception.SetConnMark{Mark: interception.MarkBits{Value: 1, Mask: 0xf}}, "a rule")
 	nat := b.NAT("output")
-	nat.Entry(interception.Output, match{L4: interception.TCP()}, "an entry")
+	nat.EntryAt(interception.Output, -10, match{L4: interception.TCP()}, "an entry before others")
 	nat.Do("nat.proxy", match{GID: interception.Is(interception.GIDs(1337))}, interception.Return{}, "a rule")
 	nat.Do("nat.v4", match{DstSet: interception.Is(set4), L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "a rule")
 	nat.Do("nat.v6", match{DstSet: interception.Is(set6), L4: interception.TCP()}, interception.RedirectTo{Port: 15006}, "a rule")

@@ -163,8 +163,8 @@ func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner in
 // reasons come from the comments. What cannot be decoded has the action [interception.Opaque].
 //
 // iptables has no fixed sets: a rule that refers to one has its members. It has no priorities
-// either: the Offset of an entry is 0. Addresses, routes and the like are read as package nftables
-// does.
+// either ([interception.State.NoPriorities]). Addresses, routes and the like are read as package
+// nftables does.
 func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
 	return d.backend.Observe(ctx, ns, owner)
 }

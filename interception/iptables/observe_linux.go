@@ -26,7 +26,7 @@ func (a *ownedRules) Observe(ctx context.Context, state *interception.State) (er
 			v4 := a.s.rules[tool{flavour, interception.IPv4}][kind].withoutLedger(a.prefix)
 			v6 := a.s.rules[tool{flavour, interception.IPv6}][kind]
 			if t, ok := f.table(kind, v4, v6); ok {
-				state.Objects = append(state.Objects, t)
+				state.Objects, state.NoPriorities = append(state.Objects, t), true
 			}
 		}
 	}
