@@ -5,13 +5,9 @@ package ambient_test
 import (
 	"context"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
@@ -116,9 +112,8 @@ func setHost(t *testing.T, backend hostBackend, host, pod *nodes.Place, branches
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, got := slices.Collect(interception.ObjectsOf[interception.PolicyRule](plan)), slices.Collect(interception.ObjectsOf[interception.PolicyRule](state.Plan()))
-	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{}), cmpopts.IgnoreFields(interception.PolicyRule{}, "ID", "Why", "From")); diff != "" {
-		t.Errorf("policy rules (-want +observed):\n%s", diff)
+	if drifts := interception.Diff(plan, state); drifts != nil {
+		t.Errorf("the host has other rules than those of its plan: %v", drifts)
 	}
 	for _, address := range pod.Addresses {
 		edit := interception.SetEdit{Add: map[netip.Addr]string{address: "7c1e"}}
