@@ -77,6 +77,14 @@ func rules(t *testing.T) []rule {
 			never: []string{"./interception/nftables", "./interception/iptables", "./interception/choice/...", "./repair/..."},
 		},
 		{
+			why:  "the plugin links what asks the agent, and not the agent",
+			from: []string{"./ambient/agent/event"},
+			never: []string{
+				"./ambient", "./ambient/agent", "./ambient/zds", "./interception/podnetns", "./interception/nftables", "./interception/iptables",
+				"github.com/...", "k8s.io/...", "sigs.k8s.io/...",
+			},
+		},
+		{
 			why:   "backends share their steps, and know each other as predecessors alone",
 			from:  []string{"./interception/nftables", "./interception/iptables", "./internal/backend"},
 			never: []string{"./interception/nftables", "./interception/iptables", "./interception/choice/..."},

@@ -171,6 +171,36 @@ func TestEvent(t *testing.T) {
 	}
 }
 
+// TestEventWithoutUID has a plugin that knows the pod's name alone, as Istio's does, while the feed
+// still tells of the pod that had the name before.
+func TestEventWithoutUID(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	delete(n.paths, "a") // so that it is not found
+	a, _ := n.run()
+	proxy := n.proxy(nil)
+	former, finished := object("b"), object("c")
+	former.Name, finished.Name, finished.Phase = "pod-a", "pod-a", "Succeeded"
+	n.feed <- told(former, finished)
+	answer := make(chan error, 1)
+	go func() {
+		file, err := os.Open(pod.Path())
+		if err == nil {
+			_, err = a.Enrol(t.Context(), podnetns.Pod{Namespace: "shop", Name: "pod-a", IPs: addresses}, file)
+		}
+		answer <- err
+	}()
+	n.feed <- told(object("a"))
+	if err := <-answer; err != nil {
+		t.Fatal(err)
+	}
+	n.connect(pod, proxy, 1)
+	if !proxy.Serves("a") || proxy.Serves("b") {
+		t.Errorf("the proxy serves pod a: %t, and the one before it: %t", proxy.Serves("a"), proxy.Serves("b"))
+	}
+}
+
 func TestEventThatIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podnetns"
@@ -35,14 +37,15 @@ type event struct {
 // Enrol enrols a new pod, if that is wanted, in the namespace that the CNI plugin hands over: no
 // program runs there yet. It waits until the feed has told of the pod, the proxy serves it and it
 // is captured, and returns the decision about the pod. The pod needs the addresses that the plugin
-// before has given it.
+// before has given it. A pod without UID is that of its name, unless it has other addresses: then
+// the feed has not told of its successor yet.
 //
 // Enrol takes ownership of the file. The error wraps [ErrUnknownPod], [ErrReplaced], a
 // [*podnetns.RefusalError], or the failure of the pod's last step, together with the cause of a
 // context that has ended. The agent goes on with the pod after such an end. Without [Agent.Run] the
 // error wraps [ErrStopped].
 func (a *Agent) Enrol(ctx context.Context, pod podnetns.Pod, file *os.File) (interception.Decision, error) {
-	decision, err := a.awaitDecision(ctx, pod.UID)
+	decision, err := a.awaitDecision(ctx, &pod)
 	if err != nil || !decision.Capture {
 		_ = file.Close() // it may be nil or closed
 		return decision, err
@@ -57,7 +60,7 @@ func (a *Agent) Enrol(ctx context.Context, pod podnetns.Pod, file *os.File) (int
 	}
 	select {
 	case <-e.settled:
-		return a.awaitDecision(ctx, pod.UID)
+		return a.awaitDecision(ctx, &pod)
 	case <-e.replaced:
 		return decision, fmt.Errorf("enrol pod %s: %w", pod, ErrReplaced)
 	case <-a.stopped:
@@ -67,11 +70,14 @@ func (a *Agent) Enrol(ctx context.Context, pod podnetns.Pod, file *os.File) (int
 	}
 }
 
-// awaitDecision waits until the feed has told enough about a pod to decide.
-func (a *Agent) awaitDecision(ctx context.Context, uid string) (interception.Decision, error) {
+// awaitDecision waits until the feed has told enough about a pod to decide. It sets the pod's UID.
+func (a *Agent) awaitDecision(ctx context.Context, pod *podnetns.Pod) (interception.Decision, error) {
 	for {
 		a.mu.Lock()
-		decision, known := a.decide(uid)
+		if pod.UID == "" {
+			pod.UID = a.uidOf(*pod)
+		}
+		decision, known := a.decide(pod.UID)
 		changed := a.changed
 		a.mu.Unlock()
 		if known {
@@ -80,11 +86,23 @@ func (a *Agent) awaitDecision(ctx context.Context, uid string) (interception.Dec
 		select {
 		case <-changed:
 		case <-a.stopped:
-			return decision, fmt.Errorf("enrol pod %q: %w", uid, ErrStopped)
+			return decision, fmt.Errorf("enrol pod %s: %w", pod, ErrStopped)
 		case <-ctx.Done():
-			return decision, fmt.Errorf("enrol pod %q: %w: %w", uid, ErrUnknownPod, context.Cause(ctx))
+			return decision, fmt.Errorf("enrol pod %s: %w: %w", pod, ErrUnknownPod, context.Cause(ctx))
 		}
 	}
+}
+
+// uidOf returns the UID of the pod of a name; "" if none is known that may have the addresses. The
+// caller holds mu.
+func (a *Agent) uidOf(pod podnetns.Pod) string {
+	for uid, known := range a.pods {
+		if known.Namespace == pod.Namespace && known.Name == pod.Name && !known.Finished() &&
+			!slices.ContainsFunc(known.Addresses, func(ip netip.Addr) bool { return !slices.Contains(pod.IPs, ip) }) {
+			return uid
+		}
+	}
+	return ""
 }
 
 // hand gives an event to the worker of the pod. It reports whether the agent runs.

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package event carries a new pod's network namespace from the CNI plugin to the node's agent of
+// ambient mode, and the agent's decision back.
+//
+//	plugin: Enrol --- POST /v1/enrol, with the open namespace ---> Server --> Enroller (the agent)
+//	Istio's plugin -- POST /cmdadd, with the namespace's path ---> Server --> Enroller
+//
+// It is HTTP/1.1 with JSON, one request for each connection, on a stream socket that only root and
+// the server's own user may use.
+//
+// # /v1/enrol
+//
+// The request carries the descriptor of the open namespace as ancillary data (SCM_RIGHTS, unix(7))
+// with its first bytes: no path has to mean the same on both sides. The body names the pod and its
+// addresses, and says how long the plugin waits:
+//
+//	{"namespace":"shop","name":"web-0","uid":"7f0b","addresses":["10.244.1.6"],"timeout":"4.5s"}
+//
+// The answer is the decision ([Answer]), as soon as the pod is as wanted:
+//
+//	{"capture":true,"reason":"namespace-label"}
+//
+// or an error, with one of the codes of [Code]:
+//
+//	{"error":{"code":"unfinished","message":"enrol pod shop/web-0: ..."}}
+//
+// The server answers before the plugin's time is over, so that the error says what is waited for.
+// Fields that are not known are ignored. A later version has another path.
+//
+// # /cmdadd
+//
+// Istio's plugin sends the path of the namespace and no UID (cni/pkg/plugin of istio.io/istio). The
+// status is 200 when the pod is captured; else the plugin fails, and gets the error as text.
+//
+// # Non-goals
+//
+// The server decides nothing about a pod, and does not verify that the namespace is the pod's: an
+// [Enroller] does both.
+package event
