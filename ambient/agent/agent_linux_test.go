@@ -164,7 +164,7 @@ func TestEvent(t *testing.T) {
 		t.Errorf("another namespace: %+v, %v", decision, err)
 	}
 	n.connect(other, proxy, 1)
-	n.feed <- Change{Gone: []string{"a"}, Complete: true}
+	n.feed <- ambient.Change{Gone: []string{"a"}, Complete: true}
 	n.awaitRest(a)
 	if proxy.Serves("a") || len(n.members()) > 0 || len(n.records()) > 0 {
 		t.Errorf("served %t, members %v, records %v, want nothing of a pod that is gone", proxy.Serves("a"), n.members(), n.records())
@@ -300,7 +300,7 @@ func TestRestart(t *testing.T) {
 	if n.captured(pods["b"]) {
 		t.Error("a pod that was withdrawn while no agent ran is captured")
 	}
-	n.feed <- Change{Complete: true}
+	n.feed <- ambient.Change{Complete: true}
 	n.awaitPods(second, "nothing of c", func(all []Pod) bool { return len(all) == 1 })
 	if proxy.Serves("c") || !slices.Equal(n.records(), attachments("a")) {
 		t.Errorf("c is served: %t; records of %v, want that of a", proxy.Serves("c"), n.records())
@@ -322,7 +322,7 @@ func TestFirstStart(t *testing.T) {
 	}
 	a, _ := n.run()
 	n.proxy(nil)
-	n.feed <- Change{Namespaces: told().Namespaces}
+	n.feed <- ambient.Change{Namespaces: told().Namespaces}
 	n.feed <- told(object("a"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	n.mu.Lock()

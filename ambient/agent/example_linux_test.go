@@ -19,14 +19,14 @@ import (
 )
 
 // cluster is where another mesh's agent knows its pods from, for example an informer.
-type cluster struct{ changes chan agent.Change }
+type cluster struct{ changes chan ambient.Change }
 
-func (c cluster) Next(ctx context.Context) (agent.Change, error) {
+func (c cluster) Next(ctx context.Context) (ambient.Change, error) {
 	select {
 	case change := <-c.changes:
 		return change, nil
 	case <-ctx.Done():
-		return agent.Change{}, ctx.Err()
+		return ambient.Change{}, ctx.Err()
 	}
 }
 
@@ -39,7 +39,7 @@ func (cluster) Annotate(pod interception.Pod, status ambient.Status) {
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, os.Interrupt)
 	defer stop()
-	if err := run(ctx, cluster{make(chan agent.Change)}); err != nil && ctx.Err() == nil {
+	if err := run(ctx, cluster{make(chan ambient.Change)}); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -16,19 +16,7 @@ import (
 // change.
 type Feed interface {
 	// Next waits for the next change. While the source is away it waits. An error ends [Agent.Run].
-	Next(ctx context.Context) (Change, error)
-}
-
-// Change is news of a [Feed]. The zero value tells nothing.
-type Change struct {
-	// Namespaces and Pods are new or have changed. Namespaces come no later than their pods.
-	Namespaces []ambient.Namespace
-	Pods       []ambient.Pod
-	// Gone are the UIDs of pods that do not exist any more.
-	Gone []string
-	// Complete reports that with this change the feed has told of all pods of the node. Before, a pod
-	// that the feed has not told of may exist.
-	Complete bool
+	Next(ctx context.Context) (ambient.Change, error)
 }
 
 // follow takes over what the feed tells.
@@ -47,7 +35,7 @@ func (a *Agent) follow(ctx context.Context) error {
 
 // learn changes what is known, and wakes the workers that it concerns. What is told again without a
 // change concerns none.
-func (a *Agent) learn(change Change) {
+func (a *Agent) learn(change ambient.Change) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	concerned := a.update(change)
@@ -71,7 +59,7 @@ func (a *Agent) learn(change Change) {
 
 // update notes namespaces and pods, and returns the UIDs of the pods that this concerns. The caller
 // holds mu.
-func (a *Agent) update(change Change) map[string]bool {
+func (a *Agent) update(change ambient.Change) map[string]bool {
 	concerned := map[string]bool{}
 	for _, namespace := range change.Namespaces {
 		if replaces(a.namespaces, namespace.Name, namespace) {

@@ -160,7 +160,7 @@ func bothServed(pods []Pod) bool {
 }
 
 // all tells of all pods.
-func all(enrolled bool) Change {
+func all(enrolled bool) ambient.Change {
 	change := told(optedOut("a"), optedOut("b"))
 	if enrolled {
 		change = told(object("a"), object("b"))

@@ -37,7 +37,7 @@ type node struct {
 	t         testing.TB
 	options   Options
 	dataplane interception.Dataplane
-	feed      chan Change
+	feed      chan ambient.Change
 	calls     atomic.Uint32 // how many connections call has made
 
 	mu       sync.Mutex
@@ -48,12 +48,12 @@ type node struct {
 }
 
 // Next makes a node the feed of its agent.
-func (n *node) Next(ctx context.Context) (Change, error) {
+func (n *node) Next(ctx context.Context) (ambient.Change, error) {
 	select {
 	case change := <-n.feed:
 		return change, nil
 	case <-ctx.Done():
-		return Change{}, ctx.Err()
+		return ambient.Change{}, ctx.Err()
 	}
 }
 
@@ -110,7 +110,7 @@ func newNode(t testing.TB) *node {
 		t.Fatal(err)
 	}
 	n := &node{
-		t: t, dataplane: dataplane, feed: make(chan Change), changed: make(chan struct{}), statuses: map[string][]ambient.Status{},
+		t: t, dataplane: dataplane, feed: make(chan ambient.Change), changed: make(chan struct{}), statuses: map[string][]ambient.Status{},
 		paths: map[string]string{},
 	}
 	n.options = Options{
@@ -194,8 +194,8 @@ func optedOut(uid string) ambient.Pod {
 	return pod
 }
 
-func told(pods ...ambient.Pod) Change {
-	return Change{Namespaces: []ambient.Namespace{{Name: "shop"}}, Pods: pods, Complete: true}
+func told(pods ...ambient.Pod) ambient.Change {
+	return ambient.Change{Namespaces: []ambient.Namespace{{Name: "shop"}}, Pods: pods, Complete: true}
 }
 
 // awaitStatus waits until the last status of a pod is this one.

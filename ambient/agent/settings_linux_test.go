@@ -278,7 +278,7 @@ func TestToldAgain(t *testing.T) {
 	labelled := told()
 	labelled.Namespaces[0].Labels = map[string]string{"changed": "true"}
 	for i, change := range []struct {
-		Change
+		ambient.Change
 		nudges bool
 	}{
 		{told(object("a")), true},
@@ -287,7 +287,7 @@ func TestToldAgain(t *testing.T) {
 		{labelled, true},
 		{labelled, false},
 		{told(object("b")), true}, // the namespace has no label any more
-		{Change{Pods: []ambient.Pod{object("b")}}, false},
+		{ambient.Change{Pods: []ambient.Pod{object("b")}}, false},
 	} {
 		w.begin()
 		if a.learn(change.Change); w.nudged != change.nudges {
