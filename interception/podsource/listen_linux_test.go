@@ -8,15 +8,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
-	"github.com/meshcni/meshcni/internal/testing/sandbox"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
 func TestListenAgentMakesAPrivateSocket(t *testing.T) {
@@ -130,34 +127,6 @@ func TestListenAgentRefuses(t *testing.T) {
 	}
 }
 
-// asAnotherUser runs f in a thread of user 1234. It reports false where there are no other users.
-func asAnotherUser(t *testing.T, f func()) bool {
-	t.Helper()
-	info, err := sandbox.Enter(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with this function
-		_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), 1234, ^uintptr(0))
-		if errno == 0 {
-			f()
-			done <- nil
-			return
-		}
-		done <- errno
-	}()
-	err = <-done
-	if info.SingleID && errors.Is(err, unix.EINVAL) {
-		return false
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return true
-}
-
 func TestPeersOfOtherUsersAreRefused(t *testing.T) {
 	t.Parallel()
 	t.Run("a client", func(t *testing.T) {
@@ -174,7 +143,7 @@ func TestPeersOfOtherUsersAreRefused(t *testing.T) {
 		}
 		var connection net.Conn
 		var err error
-		if !asAnotherUser(t, func() { connection, err = net.Dial("unix", filepath.Join(dir, podsource.AgentSocket)) }) {
+		if !sandboxtest.AsAnotherUser(t, func() { connection, err = net.Dial("unix", filepath.Join(dir, podsource.AgentSocket)) }) {
 			return
 		}
 		if err != nil {
@@ -204,7 +173,7 @@ func TestPeersOfOtherUsersAreRefused(t *testing.T) {
 		}
 		var listener net.Listener
 		var err error
-		if !asAnotherUser(t, func() { listener, err = net.Listen("unix", filepath.Join(dir, podsource.AgentSocket)) }) {
+		if !sandboxtest.AsAnotherUser(t, func() { listener, err = net.Listen("unix", filepath.Join(dir, podsource.AgentSocket)) }) {
 			return
 		}
 		if err != nil {
