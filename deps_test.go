@@ -228,6 +228,10 @@ func TestImportRulesCatch(t *testing.T) {
 					"the agent of ambient mode serves any node's program: its dataplane and its feed come in through options",
 			},
 		},
+		"the agent in the plugin": {
+			"./ambient/agent/event", "./ambient/agent",
+			[]string{"./ambient/agent/event imports ./ambient/agent: the plugin links what asks the agent, and not the agent"},
+		},
 		"an example in the library": {
 			"./interception/dataplanetest", "./examples/demo/node",
 			[]string{"./interception/dataplanetest imports ./examples/demo/node: the library doesn't depend on its examples"},
@@ -349,6 +353,7 @@ func madeUp(t *testing.T) graph {
 	g.add("./interception/sidecar", "./interception")
 	g.add("./ambient", "./interception")
 	g.add("./ambient/agent", "./ambient")
+	g.add("./ambient/agent/event", "./interception")
 	for _, name := range []string{"./interception/journal", "./interception/podnetns", "./interception/iptables", "./interception/choice"} {
 		g.add(name, "./interception")
 	}
