@@ -138,8 +138,14 @@ func upstreamTable(name string) (kind string, of []interception.Family, ok bool)
 	}
 }
 
-// isUpstream reports whether a chain has one of the agent's names.
-func isUpstream(name string) bool { return strings.HasPrefix(strings.ToLower(name), "istio") }
+// isUpstream reports whether a chain has one of the agent's names. In the tables of iptables, those
+// of package iptables for the owner "istio-ambient" begin with ISTIO-AMBIENT_.
+func isUpstream(c interception.ForeignChain) bool {
+	if programOf(c.Table) == ProgramNFT {
+		return strings.HasPrefix(strings.ToLower(c.Name), "istio")
+	}
+	return strings.HasPrefix(c.Name, "ISTIO_")
+}
 
 // upstreamLines returns the agent's chains with the hooks' chains that lead to them, and the rules
 // that packets of each hook meet there. What leads there under a condition counts as a rule, and so
@@ -158,7 +164,7 @@ func upstreamLines(chains []interception.ForeignChain) (found []interception.For
 			if programOf(c.Table) == ProgramNFT {
 				lines.native(kind, of, c)
 			}
-		case isUpstream(c.Name):
+		case isUpstream(c):
 			found = append(found, c)
 			if !slices.ContainsFunc(chains, func(hook interception.ForeignChain) bool { return hook.Hook != "" && leadsTo(hook, c) }) {
 				lines[c.Table] = append(lines[c.Table], "chain "+c.Name+" that no hook leads to")
@@ -202,7 +208,7 @@ func (h hookLines) follow(
 	for _, jump := range hook.Rules {
 		to, is := jump.Action.(interception.Jump)
 		i := slices.IndexFunc(chains, func(c interception.ForeignChain) bool { return c.Table == hook.Table && c.Name == string(to.Chain) })
-		if !is || i < 0 || !isUpstream(chains[i].Name) {
+		if !is || i < 0 || !isUpstream(chains[i]) {
 			continue
 		}
 		leads = true

@@ -201,3 +201,27 @@ func TestRecogniseSeveral(t *testing.T) {
 		}
 	}
 }
+
+// TestRecogniseOurOwn has the owner istio-ambient write its plan by each dataplane. Its chains and
+// tables are not those of Istio's agent, also for a dataplane that has not written them.
+func TestRecogniseOurOwn(t *testing.T) {
+	t.Parallel()
+	plan, err := ambient.PodPlan(ambient.DefaultOverrides(true), ambient.IstioNumbers(), interception.Facts{IPv6: true, LoopbackIPv6: true}, "istio-ambient")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, backend := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := sandboxtest.NewPod(t)
+			if err := backend.Apply(t.Context(), pod.Netns, plan); err != nil {
+				t.Fatal(err)
+			}
+			for _, program := range upstream.Programs() {
+				if found := recognise(t, pod, program); found != nil {
+					t.Errorf("the reader of %s takes them for %+v", program, found)
+				}
+			}
+		})
+	}
+}
