@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ambientconf has the settings of ambient mode, as the daemon passes them to the processes
+// of that mode: JSON in a flag. The settings are Istio's, and so are the defaults.
+package ambientconf
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/interception"
+)
+
+// Owner owns the rules of ambient mode, in the pods and on the host.
+const Owner interception.Owner = "istio-ambient"
+
+// Config are the settings of ambient mode. The zero value has Istio's defaults without DNS capture.
+type Config struct {
+	// Selectors select the pods, as [ambient.ParseSelectors] reads them; Istio's if empty.
+	Selectors json.RawMessage `json:"selectors,omitempty"`
+	// ExcludeNamespaces are the namespaces whose pods are left alone.
+	ExcludeNamespaces []string `json:"excludeNamespaces,omitempty"`
+	// ProxyNamespace and ProxyLabels identify the node's proxy. Without ProxyLabels it is the app
+	// ztunnel.
+	ProxyNamespace string            `json:"proxyNamespace,omitempty"`
+	ProxyLabels    map[string]string `json:"proxyLabels,omitempty"`
+	// DNS captures the pods' queries, too.
+	DNS bool `json:"dns,omitempty"`
+	// Closed captures pods before the proxy serves them.
+	Closed bool `json:"closed,omitempty"`
+	// CaptureExisting captures the connections that a running pod has when it is enrolled.
+	CaptureExisting bool `json:"captureExisting,omitempty"`
+	// NoHost leaves the host without rules for probes.
+	NoHost bool `json:"noHost,omitempty"`
+	// Dataplane is "nftables", "iptables", or empty for the first that this machine can use.
+	Dataplane string `json:"dataplane,omitempty"`
+	// DrainTimeout is how long a withdrawn pod may keep connections through the proxy, such as "30s";
+	// the agent's own time if empty.
+	DrainTimeout string `json:"drainTimeout,omitempty"`
+}
+
+// Parse reads settings. Unknown ones are errors, so that no program ignores what another one sets.
+func Parse(text string) (Config, error) {
+	var c Config
+	decoder := json.NewDecoder(bytes.NewBufferString(text))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(&c)
+	if err == nil && decoder.Decode(&struct{}{}) != io.EOF {
+		err = errors.New("there is something after the object")
+	}
+	if err == nil {
+		_, err = c.Policy()
+	}
+	if err == nil {
+		_, err = c.Drain()
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("settings of ambient mode: %w", err)
+	}
+	return c, nil
+}
+
+// Policy returns which pods are enrolled.
+func (c Config) Policy() (ambient.Policy, error) {
+	policy := ambient.IstioPolicy()
+	if len(c.Selectors) > 0 {
+		selectors, err := ambient.ParseSelectors(c.Selectors)
+		if err != nil {
+			return ambient.Policy{}, err
+		}
+		policy.Selectors = selectors
+	}
+	policy.ExcludeNamespaces, policy.ProxyNamespace = c.ExcludeNamespaces, c.ProxyNamespace
+	if policy.ProxyLabels = c.ProxyLabels; len(c.ProxyLabels) == 0 {
+		policy.ProxyLabels = map[string]string{"app": "ztunnel"}
+	}
+	return policy, policy.Validate()
+}
+
+// Drain returns DrainTimeout, and 0 if it is empty.
+func (c Config) Drain() (time.Duration, error) {
+	if c.DrainTimeout == "" {
+		return 0, nil
+	}
+	drain, err := time.ParseDuration(c.DrainTimeout)
+	if err == nil && drain <= 0 {
+		err = fmt.Errorf("drainTimeout is %s: give a time above zero", c.DrainTimeout)
+	}
+	return drain, err
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/examples/internal/ambientconf"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/choice/standard"
+	"github.com/meshcni/meshcni/interception/iptables"
+	"github.com/meshcni/meshcni/interception/nftables"
+)
+
+// dataplanes are what the agent writes rules with, and what it finds Istio's rules with.
+type dataplanes struct {
+	chosen  *choice.Dataplane
+	foreign []agent.ForeignDataplane
+}
+
+// chooseDataplanes tries the plans of a pod and of the host on this machine. The candidates that
+// are not chosen come after the chosen one: what they have written before is found and removed.
+func chooseDataplanes(ctx context.Context, settings ambientconf.Config, log *slog.Logger) (dataplanes, error) {
+	candidates, err := standard.Candidates(nftables.Options{}, iptables.Options{})
+	if err != nil {
+		return dataplanes{}, err
+	}
+	if settings.Dataplane != "" {
+		i := slices.IndexFunc(candidates, func(c choice.Candidate) bool { return c.Name == settings.Dataplane })
+		if i < 0 {
+			return dataplanes{}, fmt.Errorf("there is no dataplane %q: set %s, %s, or none to have one chosen",
+				settings.Dataplane, choice.NFTables, choice.IPTables)
+		}
+		candidates[0], candidates[i] = candidates[i], candidates[0]
+	}
+	plan, err := wholePlan(settings)
+	if err != nil {
+		return dataplanes{}, err
+	}
+	tried := candidates
+	if settings.Dataplane != "" {
+		tried = candidates[:1]
+	}
+	found, err := choice.Choose(ctx, plan, choice.Options{}, tried...)
+	if err != nil {
+		return dataplanes{}, fmt.Errorf("find a dataplane for the rules of ambient mode: %w", err)
+	}
+	log.Info("the rules are written by a dataplane", "dataplane", found.String())
+	candidates = slices.DeleteFunc(candidates, func(c choice.Candidate) bool { return c.Name == found.Name })
+	d := dataplanes{}
+	if d.chosen, err = choice.New(append([]choice.Candidate{found.Candidate}, candidates...)...); err != nil {
+		return dataplanes{}, err
+	}
+	nft, err := nftables.New(nftables.Options{Foreign: true})
+	if err != nil {
+		return dataplanes{}, err
+	}
+	ipt, err := iptables.New(iptables.Options{Foreign: true})
+	d.foreign = []agent.ForeignDataplane{nft, ipt}
+	return d, err
+}
+
+// wholePlan returns a plan with all that the plans of pods and of the host need.
+func wholePlan(settings ambientconf.Config) (*interception.Plan, error) {
+	facts := interception.Facts{IPv6: true, LoopbackIPv6: true}
+	pod, err := ambient.PodPlan(ambient.DefaultOverrides(settings.DNS), ambient.IstioNumbers(), facts, ambientconf.Owner)
+	if err != nil || settings.NoHost {
+		return pod, err
+	}
+	host, err := ambient.HostPlan(ambient.IstioNumbers(), facts, ambientconf.Owner)
+	if err != nil {
+		return nil, err
+	}
+	return &interception.Plan{Owner: ambientconf.Owner, Objects: slices.Concat(pod.Objects, host.Objects)}, nil
+}

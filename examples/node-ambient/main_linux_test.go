@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/event"
+	"github.com/meshcni/meshcni/ambient/agent/feed"
+	"github.com/meshcni/meshcni/ambient/ambienttest"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(dataplanetest.RunTests(m)) }
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	const needed = "-feed=/f -events=/e -proxy=/p -journal=/j "
+	for args, code := range map[string]int{
+		"-help": exitOK, "": exitUsage, "-feed=/f": exitUsage, needed + "more": exitUsage, needed + "-settings={": exitUsage,
+		needed + `-settings={"unknown":1}`: exitUsage, needed + "-log-level=loud": exitUsage, needed + "-proc=/missing": exitFailure,
+		needed + `-settings={"dataplane":"ebpf"}`: exitFailure,
+	} {
+		var out bytes.Buffer
+		if got := run(t.Context(), environment{args: strings.Fields(args), stdout: io.Discard, stderr: &out}); got != code || out.Len() == 0 {
+			t.Errorf("%q: exit code %d, want %d: %s", args, got, code, &out)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	code := run(t.Context(), environment{args: []string{"-version"}, stdout: &out, stderr: &errs, version: "v1.2.3"})
+	if code != exitOK || out.String() != "node-ambient v1.2.3\n" || errs.Len() > 0 {
+		t.Errorf("code %d: %q, %q", code, &out, &errs)
+	}
+}
+
+// source is what node-watcher knows.
+type source struct {
+	changes  chan ambient.Change
+	statuses chan ambient.Status
+}
+
+func (s *source) Next(ctx context.Context) (ambient.Change, error) {
+	select {
+	case change := <-s.changes:
+		return change, nil
+	case <-ctx.Done():
+		return ambient.Change{}, ctx.Err()
+	}
+}
+
+func (s *source) Annotate(_ context.Context, _ interception.Pod, status ambient.Status) error {
+	s.statuses <- status
+	return nil
+}
+
+// webPod is the API server's object of a pod of the mesh.
+func webPod() ambient.Pod {
+	return ambient.Pod{Pod: interception.Pod{
+		Namespace: "shop", Name: "web-0", UID: "7f0b", Labels: map[string]string{"istio.io/dataplane-mode": "ambient"},
+	}}
+}
+
+// TestNode has a source of pods, a proxy and a plugin around the program: a pod is enrolled by the
+// plugin's event, its connections go through the proxy, and the source gets its status.
+func TestNode(t *testing.T) {
+	t.Parallel()
+	for _, dataplane := range []string{"nftables", "iptables", ""} {
+		t.Run("dataplane "+dataplane, func(t *testing.T) {
+			t.Parallel()
+			testNode(t, dataplane)
+		})
+	}
+}
+
+func testNode(t *testing.T, dataplane string) {
+	t.Helper()
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	s := &source{changes: make(chan ambient.Change, 1), statuses: make(chan ambient.Status, 10)}
+	s.changes <- ambient.Change{Namespaces: []ambient.Namespace{{Name: "shop"}}, Pods: []ambient.Pod{webPod()}, Complete: true}
+	serveFeed(t, path("feed"), s)
+	out, end := launch(t,
+		"-feed="+path("feed"), "-events="+path("events"), "-proxy="+path("proxy"), "-journal="+path("records"), "-log-level=DEBUG",
+		`-settings={"proxyNamespace":"istio-system","noHost":true,"dataplane":"`+dataplane+`"}`)
+	awaitSocket(t, path("events"))
+	proxy, err := ambienttest.StartProxy(ambienttest.ProxyOptions{Socket: path("proxy"), Numbers: ambient.IstioNumbers()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = proxy.Close() }) // what it says of the agent's end is nothing
+	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{})
+	if decision, err := enrol(t, path("events"), pod, time.Minute); err != nil || !decision.Capture {
+		t.Fatalf("the plugin gets %+v, %v", decision, err)
+	}
+	relayed(t, pod, proxy, 1)
+	if status := <-s.statuses; status != ambient.StatusEnabled {
+		t.Errorf("the source is asked for the status %q", status)
+	}
+	line := <-out
+	for line.Pod.Step != "" {
+		line = <-out
+	}
+	if line.Pod.UID != "7f0b" || line.Pod.Name != "web-0" || !line.Pod.Wanted || line.Pod.Error != "" || line.Pod.Proxy != string(ambient.ProxyServes) {
+		t.Errorf("the program reports %+v", line.Pod)
+	}
+	if code := end(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	relayed(t, pod, proxy, 1) // without the program, too
+}
+
+// TestNoSource has no source of pods: the plugin learns for what its pod waits.
+func TestNoSource(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	events := filepath.Join(dir, "events")
+	launch(t, "-feed="+filepath.Join(dir, "feed"), "-events="+events, "-proxy="+filepath.Join(dir, "proxy"), "-journal="+filepath.Join(dir, "records"),
+		`-settings={"noHost":true}`)
+	awaitSocket(t, events)
+	_, err := enrol(t, events, dataplanetest.NewPod(t, dataplanetest.PodOptions{}), time.Second)
+	if own, is := errors.AsType[*event.Error](err); !is || own.Code != event.CodeUnknownPod {
+		t.Errorf("the plugin gets %v, want that the pod is not known", err)
+	}
+}
+
+// serveFeed feeds agents until the test ends.
+func serveFeed(t *testing.T, socket string, s *source) {
+	t.Helper()
+	server, err := feed.Listen(t.Context(), socket, feed.ServerOptions{Source: s, Annotator: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(ctx) // it ends with the context
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+// launch runs the program until the test ends or end is called, which returns its exit code.
+func launch(t *testing.T, args ...string) (lines <-chan struct{ Pod podLine }, end func() int) {
+	t.Helper()
+	reader, writer := io.Pipe()
+	ctx, cancel := context.WithCancel(context.Background())
+	code, out := make(chan int, 1), make(chan struct{ Pod podLine }, 1000)
+	log := t.Output()
+	go func() {
+		code <- run(ctx, environment{args: args, stdout: writer, stderr: log})
+		_ = writer.Close() // it never fails
+	}()
+	go func() {
+		defer close(out)
+		for scanner := bufio.NewScanner(reader); scanner.Scan(); {
+			var line struct{ Pod podLine }
+			if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
+				t.Errorf("%s: %v", scanner.Text(), err)
+			}
+			out <- line
+		}
+	}()
+	ended := -1
+	end = func() int {
+		cancel()
+		if ended < 0 {
+			ended = <-code
+		}
+		return ended
+	}
+	t.Cleanup(func() { end() })
+	return out, end
+}
+
+// awaitSocket waits until the program listens.
+func awaitSocket(t *testing.T, path string) {
+	t.Helper()
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal("the program has no socket")
+		default:
+		}
+	}
+}
+
+// enrol does what the plugin does.
+func enrol(t *testing.T, events string, pod *dataplanetest.Pod, timeout time.Duration) (interception.Decision, error) {
+	t.Helper()
+	file, err := os.Open(pod.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	return event.Enrol(ctx, events, event.Pod{
+		Namespace: "shop", Name: "web-0", UID: "7f0b", Addresses: []netip.Addr{netip.MustParseAddr("10.244.1.10"), netip.MustParseAddr("fd00:10:244:1::a")},
+	}, file)
+}
+
+// relayed makes a connection from the pod, which the proxy has to relay.
+func relayed(t *testing.T, pod *dataplanetest.Pod, proxy *ambienttest.Proxy, want int) {
+	t.Helper()
+	before := proxy.Relayed()
+	seen, err := pod.Send(t.Context(), dataplanetest.Probe{Dst: netip.MustParseAddrPort("198.51.100.7:443")})
+	if err != nil || seen.Verdict != dataplanetest.Accepted || proxy.Relayed()-before != want {
+		t.Errorf("%s, %v, relayed %d times, want %d", seen, err, proxy.Relayed()-before, want)
+	}
+}

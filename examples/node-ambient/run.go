@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/ambient/agent/event"
+	"github.com/meshcni/meshcni/ambient/agent/feed"
+	"github.com/meshcni/meshcni/ambient/zds"
+	"github.com/meshcni/meshcni/examples/internal/ambientconf"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/journal"
+	"github.com/meshcni/meshcni/interception/podnetns"
+)
+
+func run(ctx context.Context, env environment) int {
+	o, err := parse(env)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitOK
+	}
+	if err != nil {
+		fmt.Fprintf(env.stderr, "node-ambient: %v\n", err)
+		return exitUsage
+	}
+	if o.about {
+		fmt.Fprintf(env.stdout, "node-ambient %s\n", env.version)
+		return exitOK
+	}
+	log := slog.New(slog.NewJSONHandler(env.stderr, &slog.HandlerOptions{Level: o.level}))
+	if err := serve(ctx, o, &reporter{to: env.stdout, log: log}, log); err != nil {
+		log.Error("ended", "error", err)
+		return exitFailure
+	}
+	return exitOK
+}
+
+// serve runs the agent, with its feed and the plugin's socket, until the context ends or one of
+// them fails.
+func serve(ctx context.Context, o options, report *reporter, log *slog.Logger) (err error) {
+	pods := feed.NewClient(o.feed, feed.ClientOptions{Observe: func(e feed.Event) {
+		log.Log(ctx, levelOf(e.Err), "feed of pods", "event", e.Kind, "pod", e.UID, "error", e.Err)
+	}})
+	settings, err := agentOptions(ctx, o, log)
+	if err != nil {
+		return err
+	}
+	if settings.Host != nil {
+		defer func() { err = errors.Join(err, settings.Host.Close()) }()
+	}
+	settings.Feed, settings.Annotator, settings.Observe = pods, pods, report.pod
+	node, err := agent.New(ctx, settings)
+	if err != nil {
+		return err
+	}
+	plugin, err := event.Listen(ctx, o.events, event.Options{
+		Enroller: enroller{node}, HostRoot: o.hostRoot, Observe: func(outcome event.Outcome) {
+			log.Log(ctx, levelOf(outcome.Err), "request of the plugin", "pod", outcome.Pod.String(), "decision", outcome.Decision.String(),
+				"error", outcome.Err, "duration", outcome.Duration.String())
+		},
+	})
+	working, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	if err != nil {
+		end(err) // the agent closes what it has opened
+	}
+	var group sync.WaitGroup
+	group.Go(func() { pods.Run(working) })
+	group.Go(func() { end(node.Run(working)) })
+	if plugin != nil {
+		group.Go(func() { end(plugin.Serve(working)) })
+	}
+	group.Wait()
+	if ctx.Err() != nil {
+		return nil // the process is being stopped
+	}
+	return context.Cause(working)
+}
+
+func levelOf(err error) slog.Level {
+	if err != nil {
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
+}
+
+// agentOptions returns the agent's options, apart from its feed. The caller closes the host's
+// namespace.
+func agentOptions(ctx context.Context, o options, log *slog.Logger) (agent.Options, error) {
+	policy, err := o.settings.Policy()
+	if err != nil {
+		return agent.Options{}, err
+	}
+	drain, err := o.settings.Drain()
+	if err != nil {
+		return agent.Options{}, err
+	}
+	planes, err := chooseDataplanes(ctx, o.settings, log)
+	if err != nil {
+		return agent.Options{}, err
+	}
+	finder, err := podnetns.NewFinder(o.roots)
+	if err != nil {
+		return agent.Options{}, err
+	}
+	var host *interception.Netns
+	if !o.settings.NoHost {
+		if host, err = interception.HostNetns(interception.NetnsOptions{ProcRoot: o.roots.Proc}); err != nil {
+			return agent.Options{}, err
+		}
+	}
+	return agent.Options{
+		Socket: o.proxy, Dataplane: planes.chosen, Sets: planes.chosen, TakeOver: planes.foreign, Finder: finder,
+		Journal: journal.Journal{Directory: o.journal}, Owner: ambientconf.Owner, Policy: policy, Vocabulary: ambient.Istio(),
+		Defaults: ambient.DefaultOverrides(o.settings.DNS), Numbers: ambient.IstioNumbers(), Host: host,
+		Closed: o.settings.Closed, CaptureExisting: o.settings.CaptureExisting, DrainTimeout: drain,
+		Proxy: zds.Options{Observe: func(e zds.Event) {
+			log.Log(ctx, levelOf(e.Err), "proxy", "connection", e.Connection, "request", e.Request.Kind.String(),
+				"pod", e.Request.Workload.UID, "error", e.Err)
+		}},
+	}, nil
+}
