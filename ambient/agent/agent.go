@@ -182,7 +182,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	var parts, working sync.WaitGroup
 	fresh := a.fresh // nothing changes it before the feed is followed
 	parts.Go(func() { a.serve(ctx, fresh) })
-	parts.Go(func() { a.sets.keep(ctx) })
+	parts.Go(func() { a.sets.keep(ctx, a.clearSets) })
 	watching, unwatched := context.WithCancelCause(ctx)
 	defer unwatched(nil)
 	parts.Go(func() { unwatched(a.notice(watching)) })

@@ -25,7 +25,8 @@
 // which pods it goes on with. It touches none of them until the feed tells of the pod, or is
 // complete without it. The plan of a living pod is that of its record: later changes of its
 // annotations have no effect. If a record is damaged, the plan is made anew; for a pod that is not
-// wanted any more, whatever the owner has in its namespace is removed.
+// wanted any more, whatever the owner has in its namespace is removed. Members of the host's sets
+// that no record tells of are removed once the feed is complete.
 //
 // Without any record the agent serves the proxy only when the feed is complete: a proxy that comes
 // from another agent goes on with its pods, because it is told of them before it is told that these

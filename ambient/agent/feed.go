@@ -5,7 +5,9 @@ package agent
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"reflect"
+	"slices"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/zds"
@@ -52,9 +54,31 @@ func (a *Agent) learn(change ambient.Change) {
 	if begun {
 		a.fresh = false
 		close(a.told)
+		a.clearSetsLocked()
 	}
 	close(a.changed)
 	a.changed = make(chan struct{})
+}
+
+// clearSets removes the members of pods that have no worker from the host's sets, once the feed is
+// complete: their records were lost.
+func (a *Agent) clearSets() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.clearSetsLocked()
+}
+
+// clearSetsLocked is clearSets for a caller that holds mu.
+func (a *Agent) clearSetsLocked() {
+	if !a.complete || a.start == nil {
+		return
+	}
+	for uid := range a.sets.uids() {
+		if a.workers[uid] == nil {
+			a.workers[uid] = newWorker(a, uid)
+			a.start(a.workers[uid])
+		}
+	}
 }
 
 // update notes namespaces and pods, and returns the UIDs of the pods that this concerns. The caller
@@ -101,6 +125,19 @@ func (a *Agent) wake(uid string) {
 		w.set = a.fresh && a.server.Set(zds.Workload{UID: uid}, nil) == nil // the proxy keeps the pod if it has it
 		a.workers[uid] = w
 		a.start(w)
+	}
+}
+
+// released makes the workers of the pods look again that have one of the addresses, which another
+// pod has left.
+func (a *Agent) released(uid string, addresses []netip.Addr) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	shared := func(address netip.Addr) bool { return slices.Contains(addresses, address) }
+	for other, w := range a.workers {
+		if other != uid && slices.ContainsFunc(a.pods[other].Addresses, shared) {
+			w.nudge()
+		}
 	}
 }
 

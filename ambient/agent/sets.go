@@ -32,13 +32,15 @@ type sets struct {
 	owner map[netip.Addr]string // UIDs
 }
 
-// keep restores the host's plan, and reads the members, from time to time.
-func (s *sets) keep(ctx context.Context) {
+// keep restores the host's plan, and reads the members, from time to time. After each time it calls
+// a function.
+func (s *sets) keep(ctx context.Context, read func()) {
 	if s.options.Host == nil {
 		return
 	}
 	for round := time.NewTicker(s.options.Round); ; {
 		_ = s.refresh(ctx) // the next pod that enters sees the failure
+		read()
 		select {
 		case <-round.C:
 		case <-ctx.Done():
@@ -119,6 +121,18 @@ func (s *sets) isReady() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ready
+}
+
+// uids returns the pods that have an address in the sets.
+func (s *sets) uids() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string]bool{}
+	for _, uid := range s.owner {
+		all[uid] = true
+	}
+	delete(all, "") // a member without an owner is another program's
+	return all
 }
 
 func (s *sets) of(uid string) (addresses []netip.Addr) {

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
@@ -43,9 +45,11 @@ func (w *worker) change(ctx context.Context, step ambient.Step) error {
 			if err := w.record(); err != nil {
 				return err
 			}
-			return w.agent.sets.enter(ctx, w.uid, w.addresses())
+			return w.edit(func() error { return w.agent.sets.enter(ctx, w.uid, w.addresses()) })
 		},
-		ambient.StepLeave: func() error { return w.agent.sets.leave(ctx, w.uid) },
+		ambient.StepLeave: func() error {
+			return w.edit(func() error { return w.agent.sets.leave(ctx, w.uid) })
+		},
 		ambient.StepApply: func() error { return w.apply(ctx, w.plan) },
 		ambient.StepDrain: func() error {
 			w.draining = time.Time{}
@@ -53,6 +57,16 @@ func (w *worker) change(ctx context.Context, step ambient.Step) error {
 		},
 		ambient.StepRemove: func() error { return o.Dataplane.Remove(ctx, w.namespace, o.Owner) },
 	}[step]()
+}
+
+// edit edits the host's sets. An address that this pod has had and leaves may be another pod's by
+// now, which then looks for it.
+func (w *worker) edit(do func() error) error {
+	before := w.agent.sets.of(w.uid)
+	err := do()
+	kept := w.agent.sets.of(w.uid)
+	w.agent.released(w.uid, slices.DeleteFunc(before, func(a netip.Addr) bool { return slices.Contains(kept, a) }))
+	return err
 }
 
 // takeEvents takes over the namespaces that the plugin has handed over. One that is replaced is

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
+)
+
+// TestAddressChangesHands gives a pod the addresses of one that the feed has not yet told the end
+// of. The former one still changes, and then is gone: the addresses are the new pod's.
+func TestAddressChangesHands(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	for _, uid := range []string{"a", "b"} { // nothing happens in them that the agent would notice
+		n.paths[uid] = sandboxtest.NewPod(t).Namespace.Path()
+	}
+	a, _ := n.run()
+	n.proxy(nil)
+	n.feed <- told(object("a"))
+	n.awaitSelection(a, "a")
+	latter := object("b")
+	latter.Addresses = addresses
+	n.feed <- told(latter)
+	n.awaitSelection(a, "a b")
+	owned := func(uid string) func() bool {
+		want := []string{"10.244.1.10 " + uid, "fd00:10:244:1::a " + uid}
+		return func() bool { return slices.Equal(n.members(), want) }
+	}
+	say := func() string { return fmt.Sprintf("members %v; the agent says %s", n.members(), describe(a)) }
+	if !owned("b")() {
+		t.Errorf("members %v, want those of b", n.members())
+	}
+	ending := object("a")
+	ending.Annotations = map[string]string{"example.com/ends": "soon"}
+	n.feed <- told(ending) // for which the agent looks at the pod again
+	n.await(owned("a"), say)
+	n.feed <- ambient.Change{Gone: []string{"a"}}
+	n.await(owned("b"), say)
+	n.awaitSelection(a, "b")
+}
+
+// TestReleasedAddresses checks which pods the agent looks at when a pod leaves its addresses.
+func TestReleasedAddresses(t *testing.T) {
+	t.Parallel()
+	a, err := New(t.Context(), newNode(t).options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	latter := object("b")
+	latter.Addresses = addresses[1:]
+	a.learn(told(object("a"), latter, object("c")))
+	for _, uid := range []string{"a", "b", "c"} {
+		a.workers[uid] = newWorker(a, uid)
+		a.workers[uid].begin()
+	}
+	a.released("a", addresses)
+	for uid, want := range map[string]bool{"a": false, "b": true, "c": false} {
+		if got := a.workers[uid].nudged; got != want {
+			t.Errorf("the worker of %s looks again: %t, want %t", uid, got, want)
+		}
+	}
+}
+
+// strangers gives the host its plan, and members of no pod.
+func (n *node) strangers(members map[netip.Addr]string) {
+	n.t.Helper()
+	plan, err := ambient.HostPlan(n.options.Numbers, interception.Facts{IPv6: true, LoopbackIPv6: true}, owner)
+	if err == nil {
+		err = n.dataplane.Apply(n.t.Context(), n.options.Host, plan)
+	}
+	for address, uid := range members {
+		if err == nil {
+			err = n.options.Sets.UpdateSet(n.t.Context(), n.options.Host, owner, ambient.ProbeSet(interception.FamilyOf(address)),
+				interception.SetEdit{Add: map[netip.Addr]string{address: uid}})
+		}
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// TestMembersOfNoPod has sets with members that no record tells of. They stay until the feed is
+// complete, also those of a pod that turns out to be wanted.
+func TestMembersOfNoPod(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.pod("a")
+	n.pod("b")
+	n.strangers(map[netip.Addr]string{
+		addresses[0]: "a", netip.MustParseAddr("10.244.1.99"): "gone", netip.MustParseAddr("fd00:10:244:1::99"): "gone",
+		netip.MustParseAddr("10.244.1.98"): "c",
+	})
+	a, _ := n.run()
+	proxy := n.proxy(nil)
+	n.feed <- ambient.Change{Namespaces: told().Namespaces, Pods: []ambient.Pod{object("a"), optedOut("c")}}
+	n.awaitPods(a, "that it waits for the proxy, which waits for the feed", func(pods []Pod) bool {
+		return len(pods) == 1 && pods[0].Step == ambient.StepTell && a.sets.isReady()
+	})
+	if got := n.members(); len(got) != 4 {
+		t.Errorf("before the feed is complete, the members are %v", got)
+	}
+	n.feed <- ambient.Change{Pods: []ambient.Pod{object("b")}, Complete: true}
+	want := []string{"10.244.1.10 a", "10.244.2.98 b", "fd00:10:244:1::a a"}
+	n.await(func() bool { return slices.Equal(n.members(), want) }, func() string {
+		return cmp.Diff(want, n.members()) + describe(a)
+	})
+	n.awaitSelection(a, "a b")
+	if !proxy.Serves("a") || !proxy.Serves("b") {
+		t.Error("a pod is not served")
+	}
+}
