@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/interception"
+)
+
+// errBroken is the error of a dataplane that a test has broken.
+var errBroken = errors.New("broken by the test")
+
+// breakable is a dataplane of which a test can break some calls.
+type breakable struct {
+	hostDataplane
+	apply, remove, updateV6 atomic.Bool // they fail
+	updates                 atomic.Int32
+}
+
+func (b *breakable) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
+	if b.apply.Load() {
+		return errBroken
+	}
+	return b.hostDataplane.Apply(ctx, ns, p)
+}
+
+func (b *breakable) Remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
+	if b.remove.Load() {
+		return errBroken
+	}
+	return b.hostDataplane.Remove(ctx, ns, owner)
+}
+
+func (b *breakable) UpdateSet(ctx context.Context, ns *interception.Netns, owner interception.Owner, set interception.SetName, edit interception.SetEdit) error {
+	b.updates.Add(1)
+	if b.updateV6.Load() && set == ambient.ProbeSet(interception.IPv6) {
+		return errBroken
+	}
+	return b.hostDataplane.UpdateSet(ctx, ns, owner, set, edit)
+}
+
+// newBreakable returns a node whose dataplane can be broken.
+func newBreakable(t *testing.T) (*node, *breakable) {
+	t.Helper()
+	n := newNode(t)
+	native, is := n.dataplane.(hostDataplane)
+	if !is {
+		t.Fatal("the dataplane edits no sets")
+	}
+	b := &breakable{hostDataplane: native}
+	n.options.Dataplane, n.options.Sets = b, b
+	return n, b
+}
+
+// TestFailuresAreRepeated lets one step fail until the test has seen it. Meanwhile the status says
+// nothing that is not so, and afterwards the agent gets where it should without news.
+func TestFailuresAreRepeated(t *testing.T) {
+	t.Parallel()
+	gone := ambient.Change{Gone: []string{"a"}, Complete: true}
+	for name, test := range map[string]struct {
+		call   func(*breakable) *atomic.Bool
+		news   ambient.Change // of an enrolled pod; zero to break the enrolment
+		step   ambient.Step
+		status ambient.Status // meanwhile
+	}{
+		"enrol, the set of one family": {func(b *breakable) *atomic.Bool { return &b.updateV6 }, ambient.Change{}, ambient.StepEnter, ambient.NoStatus},
+		"withdraw, draining":           {func(b *breakable) *atomic.Bool { return &b.apply }, told(optedOut("a")), ambient.StepDrain, ambient.StatusEnabled},
+		"withdraw, rules":              {func(b *breakable) *atomic.Bool { return &b.remove }, told(optedOut("a")), ambient.StepRemove, ambient.StatusEnabled},
+		"withdraw, set":                {func(b *breakable) *atomic.Bool { return &b.updateV6 }, told(optedOut("a")), ambient.StepLeave, ambient.StatusEnabled},
+		"gone, set":                    {func(b *breakable) *atomic.Bool { return &b.updateV6 }, gone, ambient.StepLeave, ambient.StatusEnabled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n, b := newBreakable(t)
+			pod := n.pod("a")
+			a, _ := n.run()
+			proxy := n.proxy(nil)
+			enrols := test.step == ambient.StepEnter
+			if !enrols {
+				n.feed <- told(object("a"))
+				n.awaitSelection(a, "a")
+			}
+			test.call(b).Store(true)
+			if test.news = map[bool]ambient.Change{true: told(object("a")), false: test.news}[enrols]; len(test.news.Pods)+len(test.news.Gone) == 0 {
+				t.Fatal("no news")
+			}
+			n.feed <- test.news
+			n.awaitPods(a, "that the step "+string(test.step)+" has failed", func(pods []Pod) bool {
+				return len(pods) == 1 && pods[0].Step == test.step && errors.Is(pods[0].Err, errBroken)
+			})
+			if pods := a.Pods(); len(pods) != 1 || pods[0].Seen.Status != test.status {
+				t.Errorf("the agent says %s, want the status %q", describe(a), test.status)
+			}
+			if enrols && n.captured(pod) {
+				t.Error("the pod is captured, and its probes with it")
+			}
+			test.call(b).Store(false)
+			if enrols {
+				n.awaitSelection(a, "a")
+				n.connect(pod, proxy, 1)
+				return
+			}
+			n.awaitRest(a)
+			if left := n.captured(pod) && len(test.news.Gone) == 0; left || proxy.Serves("a") || len(n.members())+len(n.records()) > 0 {
+				t.Errorf("captured %t, served %t, members %v, records %v", left, proxy.Serves("a"), n.members(), n.records())
+			}
+		})
+	}
+}
+
+// TestApplyFails has a pod whose rules cannot be put in place: it is not said to be enrolled, and
+// keeps its connections. It is tried again without news.
+func TestApplyFails(t *testing.T) {
+	t.Parallel()
+	n, b := newBreakable(t)
+	pod := n.pod("a")
+	n.strangers(nil) // so that the host has its plan
+	a, _ := n.run()
+	proxy := n.proxy(nil)
+	b.apply.Store(true)
+	n.feed <- told(object("a"))
+	n.awaitPods(a, "that the plan is not applied", func(pods []Pod) bool {
+		return len(pods) == 1 && pods[0].Step == ambient.StepApply && errors.Is(pods[0].Err, errBroken)
+	})
+	n.connect(pod, proxy, 0)
+	if got := n.statusesOf("a"); got != nil {
+		t.Errorf("statuses %q, want none", got)
+	}
+	b.apply.Store(false)
+	n.awaitSelection(a, "a")
+	n.connect(pod, proxy, 1)
+}
