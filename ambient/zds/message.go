@@ -107,15 +107,20 @@ func ParseRequest(data []byte) (Request, error) {
 }
 
 func parseWorkload(kind Kind, data []byte) (w Workload, err error) {
+	named := kind != KindAdd // no other kind has the names
 	err = eachField(data, func(number int, value []byte) error {
 		switch {
 		case kind == KindAdd && number == 2:
+			named = true
 			return parseInfo(&w, value)
 		case number == 1 && (kind == KindAdd || kind == KindKeep), number == 2 && kind == KindDel:
 			w.UID = string(value)
 		}
 		return nil
 	})
+	if err == nil && !named {
+		err = fmt.Errorf("%w: %s without the pod's names", ErrMessage, kind)
+	}
 	return w, err
 }
 

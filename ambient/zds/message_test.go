@@ -67,6 +67,7 @@ func TestInvalidMessages(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"", "1a", "12", "1205120175", "12031202", "00", "0f", "ffffffffffffffffffff01", "1200", "0a00", "2200", "0b", "15000000", "0900", "08",
+		"0a03" + "0a0175",
 	} {
 		data, err := hex.DecodeString(text)
 		if err != nil {
