@@ -20,7 +20,7 @@ type Pod struct {
 	Namespace, Name, UID string
 	// HostNetwork is true of a pod in the host's network namespace, which is never returned.
 	HostNetwork bool
-	// IPs are the pod's addresses.
+	// IPs are the pod's addresses. One of IPv4 may be in the form of IPv6 (::ffff:10.244.1.10).
 	IPs []netip.Addr
 	// Containers are the ids of the pod's containers, without the runtime's name and "://". They may
 	// be missing: most runtimes have the pod's UID in the cgroups too.
@@ -29,7 +29,7 @@ type Pod struct {
 
 // hasOneOf reports whether one of the addresses is the pod's.
 func (p Pod) hasOneOf(addresses []netip.Addr) bool {
-	return slices.ContainsFunc(p.IPs, func(a netip.Addr) bool { return slices.Contains(addresses, a) })
+	return slices.ContainsFunc(p.IPs, func(a netip.Addr) bool { return slices.Contains(addresses, a.Unmap()) })
 }
 
 // String returns namespace and name.

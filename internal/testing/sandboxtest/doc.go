@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sandboxtest gives tests of a dataplane fresh network namespaces, and runs programs that
-// list their content. The tests' TestMain is
+// list their content. It counts descriptors of namespaces. The tests' TestMain is
 // [github.com/meshcni/meshcni/internal/testing/sandbox.RunTests].
 //
 // # Non-goals
