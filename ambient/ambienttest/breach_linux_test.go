@@ -15,6 +15,7 @@ import (
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/zds"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
 // The messages of an agent, as the protocol has them.
@@ -56,14 +57,13 @@ func TestBreaches(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, namespace := newPod(t)
-			handed := namespace.File()
-			before := descriptorsOf(t, handed)
-			breach(t, listener, test.messages, slices.Repeat([]*os.File{handed}, test.descriptors))
+			pod, namespace := newPod(t)
+			before := sandboxtest.Descriptors(t, pod.Path())
+			breach(t, listener, test.messages, slices.Repeat([]*os.File{namespace.File()}, test.descriptors))
 			if err := proxy.Close(); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the proxy says %v, want %q", err, test.want)
 			}
-			if open := descriptorsOf(t, handed); open != before {
+			if open := sandboxtest.Descriptors(t, pod.Path()); open != before {
 				t.Errorf("%d descriptors of the namespace are open, want %d", open, before)
 			}
 		})
@@ -103,24 +103,4 @@ func breach(t *testing.T, listener *net.UnixListener, messages []string, files [
 			t.Fatalf("message %d of %d is answered with %x, %v", i+1, len(messages), answer[:n], err)
 		}
 	}
-}
-
-// descriptorsOf counts this process's descriptors of a namespace.
-func descriptorsOf(t *testing.T, namespace *os.File) (open int) {
-	t.Helper()
-	info, err := namespace.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entry := range all {
-		other, err := os.Stat("/proc/self/fd/" + entry.Name())
-		if err == nil && os.SameFile(info, other) {
-			open++
-		}
-	}
-	return open
 }
