@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/interception"
 )
 
 func TestLabelSelectorMatches(t *testing.T) {
@@ -84,5 +86,22 @@ func TestParseSelectorsRefuses(t *testing.T) {
 	policy := Policy{Selectors: []Selector{{}, {Pod: LabelSelector{MatchLabels: map[string]string{"a": "/"}}}}}
 	if err := policy.Validate(); err == nil || !strings.Contains(err.Error(), "selector 2") {
 		t.Errorf("Validate of a policy with an invalid selector: %v", err)
+	}
+}
+
+// TestParseSelectorsOfNamespaces reads a selector without a part about pods: it takes all pods of
+// the namespaces.
+func TestParseSelectorsOfNamespaces(t *testing.T) {
+	t.Parallel()
+	selectors, err := ParseSelectors([]byte(`[{"namespaceSelector": {"matchLabels": {"istio.io/dataplane-mode": "ambient"}}}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := Pod{Pod: interception.Pod{Labels: map[string]string{"istio.io/dataplane-mode": "none"}}}
+	for mode, want := range map[string]bool{"ambient": true, "other": false} {
+		namespace := Namespace{Labels: map[string]string{"istio.io/dataplane-mode": mode}}
+		if got := Enrolled(pod, namespace, Policy{Selectors: selectors}); got.Capture != want {
+			t.Errorf("in a namespace with %s: %s, want that it is selected: %t", mode, got, want)
+		}
 	}
 }
