@@ -43,8 +43,7 @@ type node struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed when the agent tells something
 	statuses map[string][]ambient.Status
-	paths    map[string]string          // of the namespaces that FindAll finds
-	held     map[string]<-chan struct{} // Find waits for these
+	paths    map[string]string // of the namespaces that FindAll finds
 }
 
 // Next makes a node the feed of its agent.
