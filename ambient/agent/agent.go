@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -136,7 +137,7 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 		namespaces: map[string]ambient.Namespace{}, changed: make(chan struct{}), workers: map[string]*worker{},
 		stopped: make(chan struct{}), told: make(chan struct{}),
 	}
-	a.sets, a.search.finder = sets{options: &a.options}, o.Finder
+	a.sets, a.search.finder = sets{options: &a.options, former: map[netip.Addr][]string{}}, o.Finder
 	records, err := a.records()
 	if err != nil {
 		return nil, fmt.Errorf("ambient agent: read its journal: %w", err)

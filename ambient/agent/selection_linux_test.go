@@ -164,36 +164,53 @@ func TestFinishedPod(t *testing.T) {
 	}
 }
 
-// TestLateAnnotation has the feed repeat the agent's own writes late: nothing is done again.
+// countLooks counts how often an agent that begins later finds a pod as wanted.
+func (n *node) countLooks(uid string) *atomic.Int32 {
+	looks, observe := new(atomic.Int32), n.options.Observe
+	n.options.Observe = func(p Pod) {
+		if p.UID == uid && p.Step == "" && p.Seen.Proxy == ambient.ProxyServes {
+			looks.Add(1)
+		}
+		observe(p)
+	}
+	return looks
+}
+
+// tellAndAwait tells of a change, and waits until the agent has looked at the pod once more.
+func (n *node) tellAndAwait(a *Agent, looks *atomic.Int32, change ambient.Change) {
+	n.t.Helper()
+	before := looks.Load()
+	n.feed <- change
+	n.await(func() bool { return looks.Load() > before }, func() string { return "the agent does not look again: " + describe(a) })
+}
+
+// TestLateAnnotation has the feed repeat the agent's own writes late: nothing is done again,
+// neither for the proxy nor in the host's sets.
 func TestLateAnnotation(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
+	n, b := newBreakable(t)
 	n.pod("a")
-	var requests, rests atomic.Int32
+	var requests atomic.Int32
 	n.options.Proxy.Observe = func(e zds.Event) {
 		if e.Request.Workload.UID == "a" {
 			requests.Add(1)
 		}
 	}
-	n.options.Observe = func(p Pod) {
-		if p.Step == "" && p.Seen.Proxy == ambient.ProxyServes {
-			rests.Add(1)
-		}
-		n.observe(p)
-	}
+	looks := n.countLooks("a")
 	a, _ := n.run()
 	n.proxy(nil)
 	n.feed <- told(object("a"))
 	n.awaitSelection(a, "a")
-	asked := requests.Load()
+	asked, edited := requests.Load(), b.updates.Load()
 	for _, status := range []string{"pending", "", "enabled"} {
 		late := object("a")
 		late.Annotations = map[string]string{"ambient.istio.io/redirection": status}
-		before := rests.Load()
-		n.feed <- told(late)
-		n.await(func() bool { return rests.Load() > before }, func() string { return "the agent does not look again: " + describe(a) })
+		n.tellAndAwait(a, looks, told(late))
 	}
 	if got := n.statusesOf("a"); !slices.Equal(got, []ambient.Status{ambient.StatusEnabled}) || requests.Load() != asked {
 		t.Errorf("statuses %q, and %d requests more to the proxy, want nothing more", got, requests.Load()-asked)
+	}
+	if again := b.updates.Load() - edited; again > 0 || edited == 0 {
+		t.Errorf("the sets were edited %d times, and then %d times more", edited, again)
 	}
 }

@@ -30,6 +30,9 @@ type sets struct {
 	ready bool // the plan is there, and owners are known
 	has   map[interception.Family]bool
 	owner map[netip.Addr]string // UIDs
+	// former are the pods from which another one has taken an address that it still has. They do not
+	// take it back: the last one to get an address is the one that runs.
+	former map[netip.Addr][]string
 }
 
 // keep restores the host's plan, and reads the members, from time to time. After each time it calls
@@ -60,10 +63,12 @@ func (s *sets) refresh(ctx context.Context) error {
 	if s.ready = err == nil; !s.ready {
 		return fmt.Errorf("keep the host's rules: %w", err)
 	}
+	before := s.owner
 	s.owner, s.has = map[netip.Addr]string{}, map[interception.Family]bool{}
 	for _, members := range state.Owners { // Apply keeps the members
 		maps.Copy(s.owner, members)
 	}
+	maps.DeleteFunc(s.former, func(a netip.Addr, _ []string) bool { return s.owner[a] != before[a] })
 	for _, family := range families() {
 		_, s.has[family] = plan.Set(ambient.ProbeSet(family))
 	}
@@ -88,7 +93,8 @@ func (s *sets) restore(ctx context.Context) (*interception.Plan, interception.St
 	return plan, state, err
 }
 
-// holds reports whether a pod has all of these addresses in the sets, and no others.
+// holds reports whether a pod has all of these addresses in the sets, and no others. One that
+// another pod has taken counts.
 func (s *sets) holds(uid string, addresses []netip.Addr) bool {
 	if s.options.Host == nil {
 		return true
@@ -99,7 +105,7 @@ func (s *sets) holds(uid string, addresses []netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ready && !slices.ContainsFunc(addresses, func(a netip.Addr) bool {
-		return s.has[interception.FamilyOf(a)] && s.owner[a] != uid
+		return s.has[interception.FamilyOf(a)] && s.owner[a] != uid && !slices.Contains(s.former[a], uid)
 	})
 }
 
@@ -221,7 +227,13 @@ func (s *sets) edited(edit interception.SetEdit) {
 	for address, owner := range edit.Remove {
 		if s.owner[address] == owner {
 			delete(s.owner, address)
+			delete(s.former, address)
 		}
 	}
-	maps.Copy(s.owner, edit.Add)
+	for address, owner := range edit.Add {
+		if before := s.owner[address]; before != "" && before != owner {
+			s.former[address] = append(s.former[address], before)
+		}
+		s.owner[address] = owner
+	}
 }

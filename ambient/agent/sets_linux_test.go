@@ -16,36 +16,44 @@ import (
 )
 
 // TestAddressChangesHands gives a pod the addresses of one that the feed has not yet told the end
-// of. The former one still changes, and then is gone: the addresses are the new pod's.
+// of. They are the new pod's, whatever else changes of the former one, until the new one is gone.
 func TestAddressChangesHands(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
-	for _, uid := range []string{"a", "b"} { // nothing happens in them that the agent would notice
-		n.paths[uid] = sandboxtest.NewPod(t).Namespace.Path()
+	for first, remains := range map[string]string{"a": "b", "b": "a"} {
+		t.Run(first+" goes", func(t *testing.T) {
+			t.Parallel()
+			n, b := newBreakable(t)
+			for _, uid := range []string{"a", "b"} { // nothing happens in them that the agent would notice
+				n.paths[uid] = sandboxtest.NewPod(t).Namespace.Path()
+			}
+			looks := n.countLooks("a")
+			a, _ := n.run()
+			n.proxy(nil)
+			n.feed <- told(object("a"))
+			n.awaitSelection(a, "a")
+			latter := object("b")
+			latter.Addresses = addresses
+			n.feed <- told(latter)
+			n.awaitSelection(a, "a b")
+			owned := func(uid string) func() bool {
+				want := []string{"10.244.1.10 " + uid, "fd00:10:244:1::a " + uid}
+				return func() bool { return slices.Equal(n.members(), want) }
+			}
+			say := func() string { return fmt.Sprintf("members %v; the agent says %s", n.members(), describe(a)) }
+			ending, edited := object("a"), b.updates.Load()
+			ending.Annotations = map[string]string{"example.com/ends": "soon"}
+			n.tellAndAwait(a, looks, told(ending))
+			if !owned("b")() || b.updates.Load() != edited {
+				t.Errorf("the former pod takes its addresses back: %s", say())
+			}
+			n.feed <- ambient.Change{Gone: []string{first}}
+			n.await(owned(remains), say)
+			n.awaitSelection(a, remains)
+			if first == "a" && b.updates.Load() != edited {
+				t.Error("the addresses were not the new pod's all the time")
+			}
+		})
 	}
-	a, _ := n.run()
-	n.proxy(nil)
-	n.feed <- told(object("a"))
-	n.awaitSelection(a, "a")
-	latter := object("b")
-	latter.Addresses = addresses
-	n.feed <- told(latter)
-	n.awaitSelection(a, "a b")
-	owned := func(uid string) func() bool {
-		want := []string{"10.244.1.10 " + uid, "fd00:10:244:1::a " + uid}
-		return func() bool { return slices.Equal(n.members(), want) }
-	}
-	say := func() string { return fmt.Sprintf("members %v; the agent says %s", n.members(), describe(a)) }
-	if !owned("b")() {
-		t.Errorf("members %v, want those of b", n.members())
-	}
-	ending := object("a")
-	ending.Annotations = map[string]string{"example.com/ends": "soon"}
-	n.feed <- told(ending) // for which the agent looks at the pod again
-	n.await(owned("a"), say)
-	n.feed <- ambient.Change{Gone: []string{"a"}}
-	n.await(owned("b"), say)
-	n.awaitSelection(a, "b")
 }
 
 // TestReleasedAddresses checks which pods the agent looks at when a pod leaves its addresses.
