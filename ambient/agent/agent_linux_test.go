@@ -325,9 +325,15 @@ func TestFirstStart(t *testing.T) {
 	n.feed <- ambient.Change{Namespaces: told().Namespaces}
 	n.feed <- told(object("a"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	complete := -1
+	n.await(func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		complete = slices.IndexFunc(requests, func(r zds.Request) bool { return r.Kind == zds.KindSnapshotSent })
+		return complete >= 0
+	}, func() string { return "the proxy is not told that these are all" })
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	complete := slices.IndexFunc(requests, func(r zds.Request) bool { return r.Kind == zds.KindSnapshotSent })
 	of := slices.IndexFunc(requests, func(r zds.Request) bool { return r.Workload.UID == "a" })
 	if of < 0 || complete < of {
 		t.Errorf("the proxy is told %v, want pod a first", requests)
