@@ -85,6 +85,11 @@ func rules(t *testing.T) []rule {
 			},
 		},
 		{
+			why:   "both processes of a feed link it: it knows neither the agent nor what that works with",
+			from:  []string{"./ambient/agent/feed"},
+			never: []string{"./ambient/agent", "./ambient/zds", "./interception/nftables", "./interception/podnetns", "./interception/journal", "net/http"},
+		},
+		{
 			why:   "backends share their steps, and know each other as predecessors alone",
 			from:  []string{"./interception/nftables", "./interception/iptables", "./internal/backend"},
 			never: []string{"./interception/nftables", "./interception/iptables", "./interception/choice/..."},
@@ -232,6 +237,13 @@ func TestImportRulesCatch(t *testing.T) {
 			"./ambient/agent/event", "./ambient/agent",
 			[]string{"./ambient/agent/event imports ./ambient/agent: the plugin links what asks the agent, and not the agent"},
 		},
+		"the agent in its feed": {
+			"./ambient/agent/feed", "./ambient/agent",
+			[]string{
+				"./ambient/agent/feed imports ./ambient/agent: " +
+					"both processes of a feed link it: it knows neither the agent nor what that works with",
+			},
+		},
 		"an example in the library": {
 			"./interception/dataplanetest", "./examples/demo/node",
 			[]string{"./interception/dataplanetest imports ./examples/demo/node: the library doesn't depend on its examples"},
@@ -354,6 +366,7 @@ func madeUp(t *testing.T) graph {
 	g.add("./ambient", "./interception")
 	g.add("./ambient/agent", "./ambient")
 	g.add("./ambient/agent/event", "./interception")
+	g.add("./ambient/agent/feed", "./ambient")
 	for _, name := range []string{"./interception/journal", "./interception/podnetns", "./interception/iptables", "./interception/choice"} {
 		g.add(name, "./interception")
 	}
