@@ -191,6 +191,53 @@ func TestSlowAgent(t *testing.T) {
 	}
 }
 
+// TestIdleConnection lasts longer than either side's timeout: so long that the source has
+// disconnected an agent that came later and says nothing.
+func TestIdleConnection(t *testing.T) {
+	t.Parallel()
+	const timeout = 200 * time.Millisecond
+	path, c := socketPath(t), newCluster()
+	_, observed := c.serve(t, path, ServerOptions{Timeout: timeout})
+	a := beginWith(t, path, ClientOptions{Timeout: timeout})
+	a.observed.await(t, "of the connection", func(e Event) bool { return e.Kind == Connected })
+	dial(t, path)
+	_ = observed.awaitEnd(t, 2) // TestMisbehavingAgents looks at the error
+	c.changes <- told(true, "1")
+	a.awaitPods("1")
+	if n := a.connections(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// TestPauses grow while no source says hello, and begin anew after one has.
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	path, failed := socketPath(t), make(chan int)
+	listener := listen(t, path)
+	c := NewClient(path, ClientOptions{Backoff: func(failures int) time.Duration { failed <- failures; return 0 }})
+	go c.Run(t.Context())
+	for _, step := range []struct {
+		hello bool
+		want  int
+	}{{false, 1}, {false, 2}, {false, 3}, {true, 1}, {false, 2}} {
+		conn, err := listener.Accept()
+		r := newRaw(t, conn, err)
+		r.expect(hello)
+		if step.hello {
+			r.send(welcome)
+		}
+		_ = r.Close()
+		if got := <-failed; got != step.want {
+			t.Errorf("%d failures, want %d", got, step.want)
+		}
+	}
+	for failures := range 30 {
+		if got := growing(firstPause, longestPause)(failures + 1); got < firstPause*4/5 || got > longestPause*6/5 {
+			t.Errorf("pause %v after %d failures", got, failures+1)
+		}
+	}
+}
+
 // TestUnsendable reports what the source must not tell, and does not call the feed complete.
 func TestUnsendable(t *testing.T) {
 	t.Parallel()

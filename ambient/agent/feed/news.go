@@ -52,7 +52,6 @@ func (n *news) end(uid string) {
 		namespace = n.pods[uid].Namespace
 	}
 	delete(n.pods, uid)
-	delete(n.named, uid)
 	if !n.inhabited(namespace) {
 		delete(n.namespaces, namespace)
 	}

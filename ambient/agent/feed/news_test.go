@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/interception"
 )
 
 // reader is what an agent knows from the changes that it was told of.
@@ -230,8 +231,28 @@ func TestUnreadNews(t *testing.T) {
 		t.Errorf("it keeps %d pods, %d namespaces, %d that are gone, %d that were told", len(n.pods), len(n.namespaces), len(n.gone), len(n.passed))
 	}
 	n.end("kept")
+	n.pod(named("kept", "kept", "2"))
+	if change, _ := n.take(); len(change.Gone) > 0 || len(change.Pods) != 1 {
+		t.Errorf("a pod that is told again is gone: %+v", change)
+	}
+	n.end("kept")
+	n.namespace(label("alone", ""))
+	if n.begin(); len(n.namespaces) > 0 {
+		t.Errorf("a namespace whose pods have not come is kept: %v", n.namespaces)
+	}
 	if change, _ := n.take(); !cmp.Equal(change.Gone, []string{"kept"}) || len(change.Pods)+len(change.Namespaces) > 0 {
 		t.Errorf("got %+v", change)
+	}
+}
+
+// TestWholePod has a source that tells more of a pod than ambient mode reads.
+func TestWholePod(t *testing.T) {
+	t.Parallel()
+	c, pod := NewClient("", ClientOptions{}), named("1", "shop", "")
+	pod.Containers = []interception.Container{{Name: "c"}}
+	c.hear(&pod)
+	if kept := c.news.pods["1"]; kept.Name != "web-1" || kept.Containers != nil {
+		t.Errorf("it keeps %+v", kept)
 	}
 }
 

@@ -53,8 +53,14 @@ func TestLatestWish(t *testing.T) {
 	if len(w.all) != 0 {
 		t.Errorf("%d are left", len(w.all))
 	}
-	if uid := w.answered(answer{Result: resultDone}, now); uid != "" {
+	w.add(one, ambient.StatusEnabled)
+	if uid := w.answered(answer{Result: resultDone}, now); uid != "" || len(w.all) != 1 {
 		t.Errorf("an answer to no question is about %q", uid)
+	}
+	asked, _ := w.ask(t, now)
+	w.add(one, ambient.StatusEnabled)
+	if w.answered(answer{Number: asked.Number, Result: resultDone}, now); len(w.all) != 0 {
+		t.Error("it asks again for what the source has confirmed")
 	}
 }
 
