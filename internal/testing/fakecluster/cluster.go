@@ -13,11 +13,13 @@ type Cluster struct {
 	version int
 	pods    map[string]stored
 	maps    map[string]configMap
+	spaces  map[string]namespace
 	events  []event
 	changed chan struct{} // closed with the next change
 	refuse  int           // the status of all answers; 0 for the usual ones
 	token   string
 	watches map[resource]int
+	expired int           // watches cannot go on from an earlier version
 	marks   int           // bookmarks that every watch should have sent
 	mute    chan struct{} // not nil while the server is muted; closed at the end of that
 
@@ -34,7 +36,7 @@ type stored struct {
 	version int
 }
 
-// object is a pod or a ConfigMap in the API server.
+// object is a pod, a ConfigMap or a namespace in the API server.
 type object interface {
 	// isWanted reports whether a list or a watch selects the object.
 	isWanted(by *http.Request) bool
@@ -51,8 +53,8 @@ type event struct {
 // New returns an empty cluster.
 func New() *Cluster {
 	return &Cluster{
-		version: 1, pods: map[string]stored{}, maps: map[string]configMap{}, nodes: map[string][]string{}, changed: make(chan struct{}),
-		watches: map[resource]int{},
+		version: 1, pods: map[string]stored{}, maps: map[string]configMap{}, spaces: map[string]namespace{}, nodes: map[string][]string{},
+		changed: make(chan struct{}), watches: map[resource]int{},
 	}
 }
 
@@ -99,6 +101,16 @@ func (c *Cluster) Refuse(status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refuse = status
+	c.notify()
+}
+
+// Expire ends all watches with 410, and so each one that is to go on from an earlier version, as an
+// API server does that has forgotten what has changed since.
+func (c *Cluster) Expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version++
+	c.expired = c.version
 	c.notify()
 }
 
@@ -166,6 +178,11 @@ func (c *Cluster) wanted(by *http.Request) (found []object, version int) {
 	for _, m := range c.maps {
 		if m.isWanted(by) {
 			found = append(found, m)
+		}
+	}
+	for _, n := range c.spaces {
+		if n.isWanted(by) {
+			found = append(found, n)
 		}
 	}
 	return found, c.version

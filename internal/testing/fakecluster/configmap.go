@@ -37,16 +37,24 @@ func (c *Cluster) DeleteConfigMap(namespace, name string) {
 
 // serveConfigMaps answers a list or a watch of one ConfigMap, in the metadata-only form.
 func (c *Cluster) serveConfigMaps(w http.ResponseWriter, r *http.Request) {
-	form := string(configMaps)
-	if r.URL.Query().Get("watch") != "true" {
-		form += "List"
-	}
-	_, selected := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
-	if !selected || !strings.Contains(r.Header.Get("Accept"), "as="+form+";g=meta.k8s.io;v=v1") {
+	if !strings.HasPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=") {
 		fail(w, http.StatusNotAcceptable)
 		return
 	}
-	c.serve(w, r, configMaps)
+	c.serveMetadata(w, r, configMaps)
+}
+
+// serveMetadata answers a list or a watch only in the metadata-only form.
+func (c *Cluster) serveMetadata(w http.ResponseWriter, r *http.Request, what resource) {
+	form := what.kind()
+	if r.URL.Query().Get("watch") != "true" {
+		form += "List"
+	}
+	if !strings.Contains(r.Header.Get("Accept"), "as="+form+";g=meta.k8s.io;v=v1") {
+		fail(w, http.StatusNotAcceptable)
+		return
+	}
+	c.serve(w, r, what)
 }
 
 func (m configMap) at() int { return m.version }
@@ -57,5 +65,5 @@ func (m configMap) isWanted(by *http.Request) bool {
 
 func (m configMap) json() string {
 	return fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":{"namespace":%q,"name":%q,"uid":"uid-%d","resourceVersion":"%d"}}`,
-		configMaps, configMaps.apiVersion(), m.namespace, m.name, m.version, m.version)
+		configMaps.kind(), configMaps.apiVersion(), m.namespace, m.name, m.version, m.version)
 }

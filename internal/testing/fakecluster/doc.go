@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package fakecluster is an API server with only pods, the taints of nodes and the metadata of
-// ConfigMaps, for tests and benchmarks of their clients.
+// namespaces and ConfigMaps, for tests and benchmarks of their clients.
 //
 // Goals: lists and watches with a field selector for the node, initial events of a watch on
 // request, bookmarks, single pods; as many pods as a large cluster has, as large as real ones;

@@ -19,6 +19,7 @@ func (c *Cluster) Handler() http.Handler {
 	mux.HandleFunc("PATCH "+onePod+"/status", c.write(c.patchStatus))
 	mux.HandleFunc("POST "+onePod+"/eviction", c.write(c.evict))
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/configmaps", c.serveConfigMaps)
+	mux.HandleFunc("GET "+namespacesPath, func(w http.ResponseWriter, r *http.Request) { c.serveMetadata(w, r, namespaces) })
 	mux.HandleFunc("GET /api/v1/nodes/{name}", c.getNode)
 	mux.HandleFunc("PATCH /api/v1/nodes/{name}", c.patchNode)
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/events", c.write(c.tellOf))
@@ -72,18 +73,22 @@ func (r *remembered) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 func fail(w http.ResponseWriter, status int) {
 	reason := map[int]string{
 		http.StatusUnauthorized: "Unauthorized", http.StatusForbidden: "Forbidden", http.StatusNotFound: "NotFound",
-		http.StatusConflict: "Conflict", http.StatusTooManyRequests: "TooManyRequests",
+		http.StatusConflict: "Conflict", http.StatusTooManyRequests: "TooManyRequests", http.StatusGone: "Expired",
+		http.StatusUnprocessableEntity: "Invalid",
 	}[status]
+	details := "{}"
 	switch {
 	case status == statusExists:
 		status, reason = http.StatusConflict, "AlreadyExists"
+	case status == statusImmutable:
+		status, reason, details = http.StatusUnprocessableEntity, "Invalid", `{"causes":[{"reason":"FieldValueInvalid","field":"metadata.uid"}]}`
 	case reason == "":
 		reason = "InternalError"
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%q,"reason":%q,"code":%d}`,
-		http.StatusText(status), reason, status)
+	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%q,"reason":%q,"code":%d,"details":%s}`,
+		http.StatusText(status), reason, status, details)
 }
 
 func (c *Cluster) get(w http.ResponseWriter, r *http.Request) {
@@ -98,25 +103,37 @@ func (c *Cluster) get(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprint(w, p.json())
 }
 
-// resource is the kind of objects of a list or a watch.
+// resource is that of a list or a watch.
 type resource string
 
 const (
-	pods       resource = "Pod"
-	configMaps resource = "PartialObjectMetadata"
+	pods       resource = "pods"
+	configMaps resource = "configmaps"
+	namespaces resource = "namespaces"
 )
 
-func (r resource) apiVersion() string {
-	if r == configMaps {
-		return "meta.k8s.io/v1"
+// namespacesPath is where namespaces are listed and watched.
+const namespacesPath = "/api/v1/namespaces"
+
+// kind returns that of the objects in the answers.
+func (r resource) kind() string {
+	if r == pods {
+		return "Pod"
 	}
-	return "v1"
+	return "PartialObjectMetadata"
+}
+
+func (r resource) apiVersion() string {
+	if r == pods {
+		return "v1"
+	}
+	return "meta.k8s.io/v1"
 }
 
 // endsWith reports whether watches end when all requests are answered with a status. Like in the
 // API server, watches of ConfigMaps do not check the client again.
 func (r resource) endsWith(status int) bool {
-	return status == http.StatusServiceUnavailable || status != 0 && r == pods
+	return status == http.StatusServiceUnavailable || status != 0 && r != configMaps
 }
 
 // serve answers a list or a watch.
@@ -129,7 +146,7 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request, what resource) {
 	c.mu.Lock()
 	found, version := c.wanted(r)
 	c.mu.Unlock()
-	_, _ = fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"%d"},"items":[`, what, what.apiVersion(), version)
+	_, _ = fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"%d"},"items":[`, what.kind(), what.apiVersion(), version)
 	for i, o := range found {
 		if i > 0 {
 			_, _ = fmt.Fprint(w, ",")
@@ -141,13 +158,18 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request, what resource) {
 
 // watch sends the events after a version, and first the existing objects if the request wants them.
 func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, what resource) {
-	next, marks := c.begin(w, r, what)
+	next, marks, since := c.begin(w, r, what)
 	for http.NewResponseController(w).Flush() == nil && c.await(r) {
 		c.mu.Lock()
 		news, changed, refuse, marked, version := c.events[next:], c.changed, c.refuse, c.marks > marks, c.version
+		expired := c.expired > since
 		next, marks = next+len(news), c.marks
 		c.mu.Unlock()
 		if what.endsWith(refuse) {
+			return
+		}
+		if expired {
+			_, _ = fmt.Fprintln(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`)
 			return
 		}
 		for _, e := range news {
@@ -174,17 +196,20 @@ func await(r *http.Request, changed <-chan struct{}) bool {
 	}
 }
 
-// begin sends the initial events. It returns the number of the next event, and how many bookmarks
-// there have been.
-func (c *Cluster) begin(w http.ResponseWriter, r *http.Request, what resource) (next, marks int) {
+// begin sends the initial events. It returns the number of the next event, how many bookmarks there
+// have been, and the version since which the watch has what changes.
+func (c *Cluster) begin(w http.ResponseWriter, r *http.Request, what resource) (next, marks, since int) {
 	c.mu.Lock()
 	c.watches[what]++
 	found, version := c.wanted(r)
 	next, marks = len(c.events), c.marks
-	since, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion")) // 0 without a version
+	since, _ = strconv.Atoi(r.URL.Query().Get("resourceVersion")) // 0 without a version
 	initial := r.URL.Query().Get("sendInitialEvents") == "true"
 	for !initial && next > 0 && c.events[next-1].at() > since {
 		next--
+	}
+	if initial || since == 0 {
+		since = version
 	}
 	c.mu.Unlock()
 	if initial {
@@ -193,12 +218,12 @@ func (c *Cluster) begin(w http.ResponseWriter, r *http.Request, what resource) (
 		}
 		what.bookmark(w, version, `,"annotations":{"k8s.io/initial-events-end":"true"}`)
 	}
-	return next, marks
+	return next, marks, since
 }
 
 func (r resource) bookmark(w http.ResponseWriter, version int, more string) {
 	const event = `{"type":"BOOKMARK","object":{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"%s}}}`
-	_, _ = fmt.Fprintf(w, event+"\n", r, r.apiVersion(), version, more)
+	_, _ = fmt.Fprintf(w, event+"\n", r.kind(), r.apiVersion(), version, more)
 }
 
 func send(w http.ResponseWriter, kind string, o object) {

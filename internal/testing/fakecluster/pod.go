@@ -3,6 +3,7 @@
 package fakecluster
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -20,6 +21,13 @@ type Pod struct {
 	Owner string
 	// RestartPolicy defaults to "Always".
 	RestartPolicy string
+	// ServiceAccount may be empty, and HostNetwork false.
+	ServiceAccount string
+	HostNetwork    bool
+	// Phase defaults to "Running".
+	Phase string
+	// Addresses default to 10.244.0.7; a single empty one stands for none.
+	Addresses []string
 	// Validator is the exit code of its init container istio-validation, which has ended and waits
 	// for its restart; 0 if it has passed. Nil for a pod without the container.
 	Validator *int32
@@ -39,7 +47,7 @@ func (s stored) at() int { return s.version }
 
 func (s stored) isWanted(by *http.Request) bool {
 	selector := by.URL.Query().Get("fieldSelector")
-	return by.PathValue("namespace") == "" && (selector == "" || selector == "spec.nodeName="+s.Node)
+	return strings.HasSuffix(by.URL.Path, "/pods") && by.PathValue("namespace") == "" && (selector == "" || selector == "spec.nodeName="+s.Node)
 }
 
 // json returns the pod as the API server writes it: with an injected sidecar, and about 8 KiB
@@ -76,7 +84,13 @@ func (s stored) json() string {
 			},
 		},
 	}
-	status := m{"phase": "Running", "podIPs": []m{{"ip": "10.244.0.7"}}}
+	if p.ServiceAccount != "" {
+		spec["serviceAccountName"] = p.ServiceAccount
+	}
+	if p.HostNetwork {
+		spec["hostNetwork"] = true
+	}
+	status := m{"phase": cmp.Or(p.Phase, "Running"), "podIPs": p.podIPs()}
 	if p.Validator != nil {
 		p.validate(spec, status)
 	}
@@ -85,6 +99,19 @@ func (s stored) json() string {
 		panic(err) // impossible: it consists of strings
 	}
 	return string(text)
+}
+
+func (p Pod) podIPs() []m {
+	if p.Addresses == nil {
+		return []m{{"ip": "10.244.0.7"}}
+	}
+	ips := []m{}
+	for _, address := range p.Addresses {
+		if address != "" {
+			ips = append(ips, m{"ip": address})
+		}
+	}
+	return ips
 }
 
 // withVersion sets the version of a pod that is given as JSON.

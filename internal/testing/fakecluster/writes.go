@@ -66,17 +66,22 @@ func (c *Cluster) Protect(protected bool) {
 	c.protected = protected
 }
 
-// statusExists is answered as 409 with another reason than a conflict.
-const statusExists = -http.StatusConflict
+const (
+	// statusExists is answered as 409 with another reason than a conflict.
+	statusExists = -http.StatusConflict
+	// statusImmutable is answered as 422 about the UID.
+	statusImmutable = -http.StatusUnprocessableEntity
+)
 
 func version(n int) string { return strconv.Itoa(n) }
 
 // preconditions are those of an object's metadata, or of DeleteOptions.
 type preconditions struct {
-	Name            string            `json:"name"`
-	UID             string            `json:"uid"`
-	ResourceVersion string            `json:"resourceVersion"`
-	Labels          map[string]string `json:"labels"`
+	Name            string             `json:"name"`
+	UID             string             `json:"uid"`
+	ResourceVersion string             `json:"resourceVersion"`
+	Labels          map[string]*string `json:"labels"`
+	Annotations     map[string]*string `json:"annotations"`
 }
 
 // body is the relevant part of all requests that change something.
@@ -130,14 +135,32 @@ func (c *Cluster) change(r *http.Request, want preconditions, do func(s stored))
 	return http.StatusOK
 }
 
+// patchStatus merges labels and annotations. To the API server, another UID is a change of a field
+// that does not change, unless the version already is in conflict.
 func (c *Cluster) patchStatus(r *http.Request, b body) (status int) {
-	return c.change(r, b.Metadata, func(s stored) {
-		labels := map[string]string{}
-		maps.Copy(labels, s.Labels)
-		maps.Copy(labels, b.Metadata.Labels)
-		s.Labels = labels
+	if r.Header.Get("Content-Type") != "application/merge-patch+json" {
+		return http.StatusUnsupportedMediaType
+	}
+	status = c.change(r, b.Metadata, func(s stored) {
+		s.Labels, s.Annotations = merged(s.Labels, b.Metadata.Labels), merged(s.Annotations, b.Metadata.Annotations)
 		c.put(s.Pod)
 	})
+	if status == http.StatusConflict && b.Metadata.ResourceVersion == "" {
+		return statusImmutable
+	}
+	return status
+}
+
+// merged returns a JSON merge patch's result (RFC 7396).
+func merged(texts map[string]string, patch map[string]*string) map[string]string {
+	result := map[string]string{}
+	maps.Copy(result, texts)
+	for key, value := range patch {
+		if delete(result, key); value != nil {
+			result[key] = *value
+		}
+	}
+	return result
 }
 
 func (c *Cluster) remove(r *http.Request, b body) (status int) {
