@@ -5,6 +5,7 @@ package nodepods_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,7 +17,7 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/fakecluster"
 )
 
-// TestInformer knows the pods of one node, and of a pod that is too large only the names.
+// TestInformer knows the pods of one node, and of a pod that is too large what was asked for.
 func TestInformer(t *testing.T) {
 	t.Parallel()
 	cluster := fakecluster.New()
@@ -25,7 +26,12 @@ func TestInformer(t *testing.T) {
 		fakecluster.Pod{Namespace: "shop", Name: "web-1", UID: "2", Node: "b"},
 		fakecluster.Pod{
 			Namespace: "shop", Name: "large", UID: "3", Node: "a",
-			Annotations: map[string]string{"note": strings.Repeat("x", nodepods.MaxPod)},
+			Labels: map[string]string{"tier": "web"}, ServiceAccount: "large",
+			Annotations: map[string]string{"note": strings.Repeat("x", nodepods.MaxPod), "mesh": "on"},
+		},
+		fakecluster.Pod{
+			Namespace: "shop", Name: "huge", UID: "4", Node: "a",
+			Annotations: map[string]string{"mesh": strings.Repeat("x", nodepods.MaxPod)},
 		},
 	)
 	server := httptest.NewServer(cluster.Handler())
@@ -34,10 +40,10 @@ func TestInformer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nodepods.NewInformer(client, "", nil, nil); !errors.Is(err, nodepods.ErrNoNode) {
+	if _, err := nodepods.NewInformer(client, nodepods.Selection{}); !errors.Is(err, nodepods.ErrNoNode) {
 		t.Errorf("without a node: %v", err)
 	}
-	informer, err := nodepods.NewInformer(client, "a", nil, nil)
+	informer, err := nodepods.NewInformer(client, nodepods.Selection{Node: "a", Keep: []string{"mesh", "tier"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,12 +56,15 @@ func TestInformer(t *testing.T) {
 		o, is := object.(*nodepods.Object)
 		switch {
 		case is && o.Name == "web-0" && !o.TooLarge && o.Pod().UID == "1":
-		case is && o.Name == "large" && o.TooLarge && o.Annotations == nil:
+		case is && o.Name == "large" && o.TooLarge && maps.Equal(o.Annotations, map[string]string{"mesh": "on"}) &&
+			maps.Equal(o.Labels, map[string]string{"tier": "web"}) && o.Spec.ServiceAccount == "large" &&
+			o.Status.Phase == "Running" && len(o.Addresses()) == 1 && len(o.Pod().Containers) == 0:
+		case is && o.Name == "huge" && o.TooLarge && strings.HasPrefix(o.Annotations["mesh"], "(65536 bytes, "):
 		default:
 			t.Errorf("knows %+v", object)
 		}
 	}
-	if n := len(informer.GetStore().ListKeys()); n != 2 {
+	if n := len(informer.GetStore().ListKeys()); n != 3 {
 		t.Errorf("knows %d pods", n)
 	}
 }

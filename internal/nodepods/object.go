@@ -3,6 +3,10 @@
 package nodepods
 
 import (
+	"fmt"
+	"net/netip"
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -23,7 +27,8 @@ type Object struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              PodSpec   `json:"spec"`
 	Status            PodStatus `json:"status"`
-	// TooLarge reports that the pod has more than [MaxPod] bytes, and that only its names are kept.
+	// TooLarge reports that the pod has more than [MaxPod] bytes. Then only its names, account, phase
+	// and addresses, and the labels and annotations that [Selection] names are kept.
 	TooLarge bool `json:"-"`
 }
 
@@ -97,8 +102,11 @@ func (l *objectList) DeepCopyObject() runtime.Object {
 	return &same
 }
 
+// stripper keeps of pods that are too large only the labels and annotations of these names.
+type stripper struct{ names []string }
+
 // strip drops the fields that are not used, and most of a pod that is too large.
-func strip(object any) (any, error) {
+func (s stripper) strip(object any) (any, error) {
 	o, isPod := object.(*Object)
 	if !isPod || o.TooLarge {
 		// Either a pod whose deletion was missed, or one that comes twice and is stripped already.
@@ -107,21 +115,58 @@ func strip(object any) (any, error) {
 	kept := metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}
 	delete(o.Annotations, lastApplied)
 	if o.size() > MaxPod {
-		return &Object{ObjectMeta: kept, TooLarge: true}, nil
+		kept.Labels, kept.Annotations = s.named(o.Labels), s.named(o.Annotations)
+		spec := PodSpec{NodeName: o.Spec.NodeName}
+		spec.ServiceAccount, spec.HostNetwork = o.Spec.ServiceAccount, o.Spec.HostNetwork
+		return &Object{
+			ObjectMeta: kept, Spec: spec, Status: PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs}, TooLarge: true,
+		}, nil
 	}
 	kept.Labels, kept.Annotations = o.Labels, o.Annotations
 	kept.OwnerReferences, kept.DeletionTimestamp = o.OwnerReferences, o.DeletionTimestamp
 	return &Object{ObjectMeta: kept, Spec: o.Spec, Status: o.Status}, nil
 }
 
-// size returns about how many bytes the texts have.
-func (o *Object) size() int {
-	size := o.Spec.Size()
-	for _, texts := range []map[string]string{o.Labels, o.Annotations} {
-		for key, value := range texts {
-			size += len(key) + len(value)
+// maxValue is the length above which a value may be replaced.
+const maxValue = 1 << 10
+
+// named returns the texts of the names. If these are too large together, sentences replace the long
+// ones: a program that parses one finds it invalid, and not absent.
+func (s stripper) named(texts map[string]string) map[string]string {
+	var kept map[string]string
+	for key, value := range texts {
+		if slices.Contains(s.names, key) {
+			if kept == nil {
+				kept = map[string]string{}
+			}
+			kept[key] = value
 		}
 	}
+	if sizeOf(kept) > MaxPod {
+		for key, value := range kept {
+			if len(value) > maxValue {
+				kept[key] = fmt.Sprintf("(%d bytes, which are more than is kept of such a pod)", len(value))
+			}
+		}
+	}
+	return kept
+}
+
+// Addresses returns the pod's addresses, none that are invalid.
+func (o *Object) Addresses() []netip.Addr {
+	var all []netip.Addr
+	for _, ip := range o.Status.PodIPs {
+		// The API server accepts only valid addresses.
+		if address, err := netip.ParseAddr(ip.IP); err == nil {
+			all = append(all, address)
+		}
+	}
+	return all
+}
+
+// size returns about how many bytes the texts have.
+func (o *Object) size() int {
+	size := o.Spec.Size() + sizeOf(o.Labels) + sizeOf(o.Annotations)
 	for _, statuses := range [][]ContainerStatus{o.Status.InitContainerStatuses, o.Status.ContainerStatuses} {
 		for _, s := range statuses {
 			for _, end := range []*terminated{s.State.Terminated, s.LastState.Terminated} {
@@ -130,6 +175,14 @@ func (o *Object) size() int {
 				}
 			}
 		}
+	}
+	return size
+}
+
+func sizeOf(texts map[string]string) int {
+	size := 0
+	for key, value := range texts {
+		size += len(key) + len(value)
 	}
 	return size
 }

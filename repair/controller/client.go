@@ -51,10 +51,12 @@ const (
 )
 
 // Informer lists and watches the selected pods of a node, and keeps only what decides about them,
-// as objects that only a [Controller] reads ([Options].Informer). The caller runs it. It never
-// resyncs by itself. Without the node's name, the error is [ErrOptions].
-func (c *Client) Informer(node string, pods Selection) (cache.SharedIndexInformer, error) {
-	informer, err := nodepods.NewInformer(c.rest, node, pods.labels, pods.fields)
+// as objects that only controllers of this module read ([Options].Informer). The caller runs it. It
+// never resyncs by itself. Of a pod that is too large to be kept, it keeps the labels and
+// annotations that keep names, for other controllers. Without the node's name, the error is
+// [ErrOptions].
+func (c *Client) Informer(node string, pods Selection, keep ...string) (cache.SharedIndexInformer, error) {
+	informer, err := nodepods.NewInformer(c.rest, nodepods.Selection{Node: node, Labels: pods.labels, Fields: pods.fields, Keep: keep})
 	if errors.Is(err, nodepods.ErrNoNode) {
 		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}

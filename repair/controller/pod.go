@@ -3,7 +3,6 @@
 package controller
 
 import (
-	"net/netip"
 	"strings"
 
 	"github.com/meshcni/meshcni/internal/nodepods"
@@ -15,7 +14,7 @@ func podOf(o *nodepods.Object) repair.Pod {
 	pod := repair.Pod{
 		Pod:             o.Pod(),
 		ResourceVersion: o.ResourceVersion, NodeName: o.Spec.NodeName,
-		RestartPolicy: repair.RestartPolicy(o.Spec.RestartPolicy), Phase: repair.Phase(o.Status.Phase),
+		RestartPolicy: repair.RestartPolicy(o.Spec.RestartPolicy), Phase: repair.Phase(o.Status.Phase), IPs: o.Addresses(),
 	}
 	if o.DeletionTimestamp != nil {
 		pod.DeletionTimestamp = o.DeletionTimestamp.Time
@@ -24,12 +23,6 @@ func podOf(o *nodepods.Object) repair.Pod {
 		pod.Owners = append(pod.Owners, repair.OwnerReference{
 			Kind: owner.Kind, Name: owner.Name, UID: string(owner.UID), Controller: owner.Controller != nil && *owner.Controller,
 		})
-	}
-	for _, ip := range o.Status.PodIPs {
-		// The API server accepts only valid addresses.
-		if address, err := netip.ParseAddr(ip.IP); err == nil {
-			pod.IPs = append(pod.IPs, address)
-		}
 	}
 	for _, c := range o.Status.Conditions {
 		pod.Conditions = append(pod.Conditions, repair.Condition(c))
