@@ -53,18 +53,26 @@ func TestInformer(t *testing.T) {
 	t.Cleanup(func() { end(); <-done })
 	<-informer.HasSyncedChecker().Done()
 	for _, object := range informer.GetStore().List() {
-		o, is := object.(*nodepods.Object)
-		switch {
-		case is && o.Name == "web-0" && !o.TooLarge && o.Pod().UID == "1":
-		case is && o.Name == "large" && o.TooLarge && maps.Equal(o.Annotations, map[string]string{"mesh": "on"}) &&
-			maps.Equal(o.Labels, map[string]string{"tier": "web"}) && o.Spec.ServiceAccount == "large" &&
-			o.Status.Phase == "Running" && len(o.Addresses()) == 1 && len(o.Pod().Containers) == 0:
-		case is && o.Name == "huge" && o.TooLarge && strings.HasPrefix(o.Annotations["mesh"], "(65536 bytes, "):
-		default:
+		if o, is := object.(*nodepods.Object); !is || !isAsExpected(o) {
 			t.Errorf("knows %+v", object)
 		}
 	}
 	if n := len(informer.GetStore().ListKeys()); n != 3 {
 		t.Errorf("knows %d pods", n)
 	}
+}
+
+// isAsExpected looks at an object of TestInformer.
+func isAsExpected(o *nodepods.Object) bool {
+	switch o.Name {
+	case "web-0":
+		return !o.TooLarge && o.Pod().UID == "1"
+	case "large":
+		return o.TooLarge && maps.Equal(o.Annotations, map[string]string{"mesh": "on"}) &&
+			maps.Equal(o.Labels, map[string]string{"tier": "web"}) && o.Spec.ServiceAccount == "large" &&
+			o.Status.Phase == "Running" && len(o.Addresses()) == 1 && len(o.Pod().Containers) == 0
+	case "huge":
+		return o.TooLarge && strings.HasPrefix(o.Annotations["mesh"], "(65536 bytes, ")
+	}
+	return false
 }

@@ -146,7 +146,8 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request, what resource) {
 	c.mu.Lock()
 	found, version := c.wanted(r)
 	c.mu.Unlock()
-	_, _ = fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"%d"},"items":[`, what.kind(), what.apiVersion(), version)
+	_, _ = fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"%d"},"items":[`,
+		what.kind(), what.apiVersion(), version)
 	for i, o := range found {
 		if i > 0 {
 			_, _ = fmt.Fprint(w, ",")
