@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/nodepods"
+)
+
+// ErrPodGone is wrapped by the error of [Controller.Annotate] if the pod does not exist any more, or
+// if another one of the same name has replaced it.
+var ErrPodGone = errors.New("the pod does not exist any more")
+
+// PermissionError means that the API server forbids a request.
+type PermissionError struct {
+	// Verbs and Resource are what a role of the program has to allow, such as "patch" and
+	// "pods/status".
+	Verbs, Resource string
+	// Err is the API server's answer.
+	Err error
+}
+
+// Error names the permission, and repeats the API server's answer.
+func (e *PermissionError) Error() string {
+	return fmt.Sprintf("a role has to allow this program to %s %s: %v", e.Verbs, e.Resource, e.Err)
+}
+
+// Unwrap returns the API server's answer.
+func (e *PermissionError) Unwrap() error { return e.Err }
+
+// permission returns a PermissionError for an answer that forbids, and else the error.
+func permission(verbs, resource string, err error) error {
+	if apierrors.IsForbidden(err) {
+		return &PermissionError{verbs, resource, err}
+	}
+	return err
+}
+
+// Annotate gives the pod the status, or takes the annotation away with [ambient.NoStatus]. Of the
+// pod it needs the namespace, the name and the UID; another pod of that name stays as it is. Annotate
+// tries again until ctx ends, with growing pauses, while the API server is away, has too much to do
+// or does not know the program's token.
+//
+// The error wraps [ErrPodGone], a [*PermissionError], the API server's other refusal, or the end of
+// ctx with the API server's last answer.
+func (c *Controller) Annotate(ctx context.Context, pod interception.Pod, status ambient.Status) error {
+	if pod.Namespace == "" || pod.Name == "" || pod.UID == "" {
+		return fmt.Errorf("annotate pod %q/%q with UID %q: another pod could be annotated instead", pod.Namespace, pod.Name, pod.UID)
+	}
+	var value *string // null removes the annotation
+	if text := string(status); status != ambient.NoStatus {
+		value = &text
+	}
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]*string{c.options.Annotation: value}},
+	})
+	for pause := pauses(); err == nil; {
+		if err = c.patch(ctx, pod, body); err == nil {
+			return nil
+		}
+		if isTransient(err) && !c.isReplaced(pod, err) {
+			err = sleep(ctx, pause.Step(), err)
+			continue
+		}
+		if apierrors.IsNotFound(err) || isImmutable(err, "metadata.uid") || apierrors.IsConflict(err) {
+			err = fmt.Errorf("%w: %w", ErrPodGone, err)
+		}
+	}
+	return fmt.Errorf("annotate pod %s/%s with %s=%q: %w", pod.Namespace, pod.Name, c.options.Annotation, status,
+		permission("patch", nodepods.Resource+"/status", err))
+}
+
+// patch sends the request once, and does not read the pod that is the answer.
+func (c *Controller) patch(ctx context.Context, pod interception.Pod, body []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	return c.rest.Patch(types.MergePatchType).Namespace(pod.Namespace).Resource(nodepods.Resource).Name(pod.Name).SubResource("status").
+		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").
+		Body(body).MaxRetries(0).Do(ctx).Error()
+}
+
+// isTransient reports whether the same request may succeed later. Other writers of the pod may cause
+// a conflict, too, although the patch has no resourceVersion: the API server gives up after some.
+func isTransient(err error) bool {
+	answer, isAnswer := errors.AsType[*apierrors.StatusError](err)
+	if !isAnswer {
+		return true
+	}
+	switch code := answer.ErrStatus.Code; code {
+	case http.StatusUnauthorized, http.StatusConflict, http.StatusTooManyRequests:
+		return true
+	default:
+		return code >= http.StatusInternalServerError
+	}
+}
+
+// isReplaced reports whether a conflict is about another pod of that name.
+func (c *Controller) isReplaced(pod interception.Pod, err error) bool {
+	if !apierrors.IsConflict(err) {
+		return false
+	}
+	now := c.pod(pod.Namespace + "/" + pod.Name)
+	return now != nil && string(now.UID) != pod.UID
+}
+
+// isImmutable reports whether the API server has refused the change of a field. It does so, and
+// answers without a conflict, if a patch without a resourceVersion has another pod's UID.
+func isImmutable(err error, field string) bool {
+	answer, isAnswer := errors.AsType[*apierrors.StatusError](err)
+	if !isAnswer || !apierrors.IsInvalid(err) || answer.ErrStatus.Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(answer.ErrStatus.Details.Causes, func(c metav1.StatusCause) bool { return c.Field == field })
+}
+
+// pauses returns the pauses between attempts.
+func pauses() *wait.Backoff {
+	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8, Cap: 30 * time.Second}
+}
+
+// sleep pauses after a failure, or longer if the API server has asked for it. The error is the end of
+// ctx with that failure.
+func sleep(ctx context.Context, pause time.Duration, after error) error {
+	if seconds, asked := apierrors.SuggestsClientDelay(after); asked {
+		pause = max(pause, time.Duration(seconds)*time.Second)
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", context.Cause(ctx), after)
+	}
+}
