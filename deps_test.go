@@ -90,6 +90,11 @@ func rules(t *testing.T) []rule {
 			never: []string{"./ambient/agent", "./ambient/zds", "./interception/nftables", "./interception/podnetns", "./interception/journal", "net/http"},
 		},
 		{
+			why:   "what asks the API server for ambient mode's agent links no agent, and of Kubernetes' API only the metadata",
+			from:  []string{"./ambient/controller"},
+			never: []string{"./ambient/agent", "./ambient/zds", "./repair/...", "k8s.io/api/...", "k8s.io/client-go/kubernetes/..."},
+		},
+		{
 			why:   "backends share their steps, and know each other as predecessors alone",
 			from:  []string{"./interception/nftables", "./interception/iptables", "./internal/backend"},
 			never: []string{"./interception/nftables", "./interception/iptables", "./interception/choice/..."},
@@ -244,6 +249,13 @@ func TestImportRulesCatch(t *testing.T) {
 					"both processes of a feed link it: it knows neither the agent nor what that works with",
 			},
 		},
+		"the agent in its controller": {
+			"./ambient/controller", "./ambient/agent",
+			[]string{
+				"./ambient/controller imports ./ambient/agent: " +
+					"what asks the API server for ambient mode's agent links no agent, and of Kubernetes' API only the metadata",
+			},
+		},
 		"an example in the library": {
 			"./interception/dataplanetest", "./examples/demo/node",
 			[]string{"./interception/dataplanetest imports ./examples/demo/node: the library doesn't depend on its examples"},
@@ -367,6 +379,7 @@ func madeUp(t *testing.T) graph {
 	g.add("./ambient/agent", "./ambient")
 	g.add("./ambient/agent/event", "./interception")
 	g.add("./ambient/agent/feed", "./ambient")
+	g.add("./ambient/controller", "./ambient")
 	for _, name := range []string{"./interception/journal", "./interception/podnetns", "./interception/iptables", "./interception/choice"} {
 		g.add(name, "./interception")
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/meshcni/meshcni/internal/nodepods"
 )
 
-// ErrPodGone is wrapped by the error of [Controller.Annotate] if the pod does not exist any more, or
-// if another one of the same name has replaced it.
+// ErrPodGone is wrapped by the error of [Controller.Annotate] if the pod does not exist any more,
+// or if another one of the same name has replaced it.
 var ErrPodGone = errors.New("the pod does not exist any more")
 
 // PermissionError means that the API server forbids a request.
@@ -51,9 +51,9 @@ func permission(verbs, resource string, err error) error {
 }
 
 // Annotate gives the pod the status, or takes the annotation away with [ambient.NoStatus]. Of the
-// pod it needs the namespace, the name and the UID; another pod of that name stays as it is. Annotate
-// tries again until ctx ends, with growing pauses, while the API server is away, has too much to do
-// or does not know the program's token.
+// pod it needs the namespace, the name and the UID; another pod of that name stays as it is.
+// Annotate tries again until ctx ends, with growing pauses, while the API server is away, has too
+// much to do or does not know the program's token.
 //
 // The error wraps [ErrPodGone], a [*PermissionError], the API server's other refusal, or the end of
 // ctx with the API server's last answer.
@@ -93,8 +93,9 @@ func (c *Controller) patch(ctx context.Context, pod interception.Pod, body []byt
 		Body(body).MaxRetries(0).Do(ctx).Error()
 }
 
-// isTransient reports whether the same request may succeed later. Other writers of the pod may cause
-// a conflict, too, although the patch has no resourceVersion: the API server gives up after some.
+// isTransient reports whether the same request may succeed later. Other writers of the pod may
+// cause a conflict, too, although the patch has no resourceVersion: the API server gives up after
+// some.
 func isTransient(err error) bool {
 	answer, isAnswer := errors.AsType[*apierrors.StatusError](err)
 	if !isAnswer {
@@ -132,8 +133,8 @@ func pauses() *wait.Backoff {
 	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8, Cap: 30 * time.Second}
 }
 
-// sleep pauses after a failure, or longer if the API server has asked for it. The error is the end of
-// ctx with that failure.
+// sleep pauses after a failure, or longer if the API server has asked for it. The error is the end
+// of ctx with that failure.
 func sleep(ctx context.Context, pause time.Duration, after error) error {
 	if seconds, asked := apierrors.SuggestsClientDelay(after); asked {
 		pause = max(pause, time.Duration(seconds)*time.Second)

@@ -49,7 +49,7 @@ func TestAnnotate(t *testing.T) {
 // TestAnnotateAnotherPod leaves one alone that has taken the name.
 func TestAnnotateAnotherPod(t *testing.T) {
 	t.Parallel()
-	f := start(t, shop(pod("web", uid("later"))))
+	f := start(t, shop(pod("web", renewed)))
 	for _, name := range []string{"web", "gone"} {
 		if err := f.Annotate(t.Context(), named(name, "uid-"+name), ambient.StatusEnabled); !errors.Is(err, controller.ErrPodGone) ||
 			!strings.Contains(err.Error(), "annotate pod shop/"+name+` with ambient.istio.io/redirection="enabled"`) {
@@ -106,7 +106,7 @@ func TestAnnotateTriesAgain(t *testing.T) {
 // TestAnnotateConflict is about another pod if the informer knows one of that name.
 func TestAnnotateConflict(t *testing.T) {
 	t.Parallel()
-	cluster := shop(pod("web", uid("later")))
+	cluster := shop(pod("web", renewed))
 	cluster.Answer(refusing(http.StatusConflict))
 	f := start(t, cluster)
 	a := read(f)

@@ -146,14 +146,14 @@ func (a *agent) uids() []string {
 	return all
 }
 
-// wantError waits until OnError got an error with the text.
-func (f *fixture) wantError(t *testing.T, text string) error {
+// awaitError waits until OnError got an error with the text.
+func (f *fixture) awaitError(t *testing.T, text string) {
 	t.Helper()
 	for deadline := time.After(patience); ; {
 		select {
 		case err := <-f.errors:
 			if strings.Contains(err.Error(), text) {
-				return err
+				return
 			}
 		case <-deadline:
 			t.Fatalf("no error with %q", text)
@@ -178,7 +178,8 @@ func pod(name string, change ...func(*fakecluster.Pod)) fakecluster.Pod {
 	return p
 }
 
-func uid(uid string) func(*fakecluster.Pod) { return func(p *fakecluster.Pod) { p.UID = uid } }
+// renewed makes it a later pod of the same name.
+func renewed(p *fakecluster.Pod) { p.UID = "later" }
 
 func phase(phase string) func(*fakecluster.Pod) { return func(p *fakecluster.Pod) { p.Phase = phase } }
 

@@ -90,7 +90,8 @@ func (c *Controller) namespaceChanged(object any) {
 	}
 }
 
-// namespace returns a namespace, if it is known. Otherwise it has it looked up. The caller holds mu.
+// namespace returns a namespace, if it is known. Otherwise it has it looked up. The caller holds
+// mu.
 func (c *Controller) namespace(name string) (namespace ambient.Namespace, known bool) {
 	if object, found, err := c.namespaces.GetStore().GetByKey(name); err == nil && found {
 		if o, isNamespace := object.(*metav1.PartialObjectMetadata); isNamespace {
@@ -147,8 +148,8 @@ func (c *Controller) nextLookup() (name string, waits bool) {
 	return "", false
 }
 
-// read reads a namespace as it is now. One that does not exist, such as that of a pod that was left
-// behind, has no labels. Reading is a list of one: the role has the verb anyway.
+// read reads a namespace as it is now. One that does not exist has no labels: a namespace that was
+// removed by force may leave pods. Reading is a list of one: the role has the verb anyway.
 func (c *Controller) read(ctx context.Context, name string) (ambient.Namespace, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()

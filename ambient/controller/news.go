@@ -74,12 +74,12 @@ func homeOf(key string) string {
 
 // Next waits for news of the pods and their namespaces. The first changes together tell of all that
 // there are, and the last of these is Complete. Later ones tell of each pod and namespace as it is
-// then: what has changed several times since is told once. Only namespaces of pods that were told of
-// are. Of a pod that has ended for good, Next tells only if it has told of the pod before. What is
-// told is shared, and must not be changed.
+// then: what has changed several times since is told once. Only namespaces of pods that were told
+// of are. Of a pod that has ended for good, Next tells only if it has told of the pod before. What
+// is told is shared, and must not be changed.
 //
-// One reader calls Next: what one has been told is not told to another. The error is the end of ctx,
-// or wraps [ErrStopped].
+// One reader calls Next: what one has been told is not told to another. The error is the end of
+// ctx, or wraps [ErrStopped].
 func (c *Controller) Next(ctx context.Context) (ambient.Change, error) {
 	for {
 		if change, isNews := c.take(); isNews {

@@ -18,8 +18,8 @@ import (
 
 // Options are what a [Controller] works with. Required are Config, Pods and Annotation.
 type Options struct {
-	// Config configures the connection to the API server. Its content settings are replaced. With its
-	// default QPS and Burst, the annotations of a hundred pods take 18 s.
+	// Config configures the connection to the API server. Its content settings are replaced. With
+	// its default QPS and Burst, the annotations of a hundred pods take 18 s.
 	Config *rest.Config
 	// Pods knows the node's pods, as [NewInformer] or the client of package repair/controller makes
 	// it. The caller runs it.
@@ -28,8 +28,8 @@ type Options struct {
 	Annotation string
 	// Timeout bounds each request that is no watch; 5 s if zero.
 	Timeout time.Duration
-	// OnError receives why namespaces cannot be read, each time; they are tried again. It may be nil.
-	// Several goroutines call it, and it should return quickly.
+	// OnError receives why namespaces cannot be read, each time; they are tried again. It may be
+	// nil. Several goroutines call it, and it should return quickly.
 	OnError func(error)
 }
 
@@ -65,9 +65,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// NewInformer returns an informer of a node's pods that keeps only what decides about them. Of a pod
-// that is too large to be kept, it keeps the labels and annotations that keep names ([Names]). It
-// never resyncs by itself. Without the node's name or a configuration, the error wraps [ErrOptions].
+// NewInformer returns an informer of a node's pods that keeps only what decides about them. Of a
+// pod that is too large to be kept, it keeps the labels and annotations that keep names ([Names]).
+// It never resyncs by itself. Without the node's name or a configuration, the error wraps
+// [ErrOptions].
 func NewInformer(config *rest.Config, node string, keep ...string) (cache.SharedIndexInformer, error) {
 	if config == nil || node == "" {
 		return nil, fmt.Errorf("%w: an informer needs a configuration and the node's name", ErrOptions)

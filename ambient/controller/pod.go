@@ -21,8 +21,8 @@ func (c *Controller) pod(key string) *nodepods.Object {
 	return o
 }
 
-// podOf returns the pod in the form that package ambient uses, without containers, which it does not
-// read.
+// podOf returns the pod in the form that package ambient uses, without containers, which it does
+// not read.
 func podOf(o *nodepods.Object) ambient.Pod {
 	return ambient.Pod{
 		Pod: interception.Pod{
