@@ -109,23 +109,9 @@ func (c *Controller) podChanged(object any) {
 	exists := c.pod(key) != nil
 	c.news.addPod(key, exists)
 	if !exists {
-		c.forgetLookup(homeOf(key))
+		delete(c.lookups, homeOf(key)) // a pod that waits for it has it looked up again
 	}
 	signal(c.woken)
-}
-
-// forgetLookup forgets what was looked up of a namespace after its last pod on the node. The caller
-// holds mu.
-func (c *Controller) forgetLookup(namespace string) {
-	if _, lookedUp := c.lookups[namespace]; !lookedUp {
-		return
-	}
-	for _, key := range c.options.Pods.GetStore().ListKeys() {
-		if homeOf(key) == namespace {
-			return
-		}
-	}
-	delete(c.lookups, namespace)
 }
 
 // signal makes the reader of a channel look again.

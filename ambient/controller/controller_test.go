@@ -130,7 +130,7 @@ func TestNamespaceChanges(t *testing.T) {
 }
 
 // TestReusedAddress has a job whose address another pod gets while the job's object is still there.
-// E17: both are told of, the job as one that has ended.
+// Both are told of, the job as one that has ended.
 func TestReusedAddress(t *testing.T) {
 	t.Parallel()
 	a := read(start(t, shop(pod("job", addresses("10.0.0.7")))))

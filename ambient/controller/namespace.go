@@ -83,7 +83,6 @@ func (c *Controller) namespaceChanged(object any) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.lookups, o.Name)
 	if c.news != nil {
 		c.news.addNamespace(o.Name)
 		signal(c.woken)
