@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -63,7 +62,7 @@ func strip(object any) (any, error) {
 
 // failed reports why the informer cannot list or watch namespaces. It goes on by itself.
 func (c *Controller) failed(ctx context.Context, _ *cache.Reflector, err error) {
-	if ctx.Err() != nil || errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return // the usual ends of a watch
 	}
 	c.options.OnError(fmt.Errorf("list and watch namespaces: %w", permission("list and watch", "namespaces", err)))

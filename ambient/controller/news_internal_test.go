@@ -4,8 +4,8 @@ package controller
 
 import "testing"
 
-// TestNewsIsBounded has pods that come and go, in namespaces of their own, without a reader and with
-// one. Nothing of them is left.
+// TestNewsIsBounded has a pod that comes and goes, in a namespace of its own, without a reader and
+// with one. Nothing of it is left.
 func TestNewsIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, read := range map[string]bool{"not read": false, "read": true} {
