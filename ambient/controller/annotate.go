@@ -68,12 +68,16 @@ func (c *Controller) Annotate(ctx context.Context, pod interception.Pod, status 
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]*string{c.options.Annotation: value}},
 	})
+	var last error // before ctx ended
 	for pause := pauses(); err == nil; {
 		if err = c.patch(ctx, pod, body); err == nil {
 			return nil
 		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		if isTransient(err) && !c.isReplaced(pod, err) {
-			err = sleep(ctx, pause.Step(), err)
+			err = sleep(ctx, pause.Step(), last)
 			continue
 		}
 		if apierrors.IsNotFound(err) || isImmutable(err, "metadata.uid") || apierrors.IsConflict(err) {
@@ -133,13 +137,9 @@ func pauses() *wait.Backoff {
 	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8, Cap: 30 * time.Second}
 }
 
-// sleep pauses after a failure, or longer if the API server has asked for it. The error is the end
-// of ctx with that failure.
+// sleep pauses after a failure. The error is the end of ctx with that failure.
 func sleep(ctx context.Context, pause time.Duration, after error) error {
-	if seconds, asked := apierrors.SuggestsClientDelay(after); asked {
-		pause = max(pause, time.Duration(seconds)*time.Second)
-	}
-	timer := time.NewTimer(pause)
+	timer := time.NewTimer(atLeast(pause, after))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -147,4 +147,12 @@ func sleep(ctx context.Context, pause time.Duration, after error) error {
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", context.Cause(ctx), after)
 	}
+}
+
+// atLeast returns the pause, or a longer one that the API server has asked for.
+func atLeast(pause time.Duration, after error) time.Duration {
+	if seconds, asked := apierrors.SuggestsClientDelay(after); asked {
+		return max(pause, time.Duration(seconds)*time.Second)
+	}
+	return pause
 }

@@ -32,7 +32,14 @@ func named(name, uid string) interception.Pod {
 // TestAnnotate writes each status, and nothing else of the pod.
 func TestAnnotate(t *testing.T) {
 	t.Parallel()
-	f := start(t, shop(pod("web", func(p *fakecluster.Pod) { p.Annotations = map[string]string{"note": "1"} })))
+	cluster := shop(pod("web", func(p *fakecluster.Pod) { p.Annotations = map[string]string{"note": "1"} }))
+	cluster.Answer(func(r *http.Request) int {
+		if form := r.Header.Get("Accept"); r.Method == http.MethodPatch && !strings.Contains(form, "as=PartialObjectMetadata;") {
+			t.Errorf("the whole pod is the answer: Accept: %s", form)
+		}
+		return 0
+	})
+	f := start(t, cluster)
 	for _, status := range []ambient.Status{ambient.StatusPending, ambient.StatusEnabled, ambient.NoStatus, ambient.NoStatus} {
 		if err := f.Annotate(t.Context(), named("web", "uid-web"), status); err != nil {
 			t.Error(err)
@@ -142,20 +149,24 @@ func TestAnnotateRefused(t *testing.T) {
 }
 
 // TestAnnotateWithoutAnswer waits for one only until the timeout, and tries again until the caller
-// has enough.
+// has enough. The error has the last answer.
 func TestAnnotateWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	cluster := shop(pod("web"))
 	asked := make(chan struct{}, 100)
+	var first atomic.Bool
 	cluster.Answer(func(r *http.Request) int {
 		if r.Method == http.MethodPatch {
 			asked <- struct{}{}
+			if first.CompareAndSwap(false, true) {
+				return http.StatusServiceUnavailable
+			}
 			io.Copy(io.Discard, r.Body) //nolint:errcheck // a server notices that a client hangs up only after the body
 			<-r.Context().Done()
 		}
 		return 0
 	})
-	f := start(t, cluster, func(o *controller.Options) { o.Timeout = 10 * time.Millisecond })
+	f := start(t, cluster)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	go func() {
@@ -163,7 +174,25 @@ func TestAnnotateWithoutAnswer(t *testing.T) {
 		<-asked
 		cancel(why)
 	}()
-	if err := f.Annotate(ctx, named("web", "uid-web"), ambient.StatusEnabled); !errors.Is(err, why) {
+	if err := f.Annotate(ctx, named("web", "uid-web"), ambient.StatusEnabled); !errors.Is(err, why) || !apierrors.IsInternalError(err) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestAnnotateTimesOut and tries again.
+func TestAnnotateTimesOut(t *testing.T) {
+	t.Parallel()
+	cluster := shop(pod("web"))
+	var first atomic.Bool
+	cluster.Answer(func(r *http.Request) int {
+		if r.Method == http.MethodPatch && first.CompareAndSwap(false, true) {
+			io.Copy(io.Discard, r.Body) //nolint:errcheck // a server notices that a client hangs up only after the body
+			<-r.Context().Done()
+		}
+		return 0
+	})
+	f := start(t, cluster, func(o *controller.Options) { o.Timeout = 500 * time.Millisecond })
+	if err := f.Annotate(t.Context(), named("web", "uid-web"), ambient.StatusEnabled); err != nil {
+		t.Error(err)
 	}
 }
