@@ -61,6 +61,16 @@ func (c *Controller) Annotate(ctx context.Context, pod interception.Pod, status 
 	if pod.Namespace == "" || pod.Name == "" || pod.UID == "" {
 		return fmt.Errorf("annotate pod %q/%q with UID %q: another pod could be annotated instead", pod.Namespace, pod.Name, pod.UID)
 	}
+	err := c.write(ctx, pod, status)
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("annotate pod %s/%s with %s=%q: %w", pod.Namespace, pod.Name, c.options.Annotation, status,
+		permission("patch", nodepods.Resource+"/status", err))
+}
+
+// write patches the pod until it succeeds, cannot succeed, or ctx ends.
+func (c *Controller) write(ctx context.Context, pod interception.Pod, status ambient.Status) error {
 	var value *string // null removes the annotation
 	if text := string(status); status != ambient.NoStatus {
 		value = &text
@@ -70,22 +80,20 @@ func (c *Controller) Annotate(ctx context.Context, pod interception.Pod, status 
 	})
 	var last error // before ctx ended
 	for pause := pauses(); err == nil; {
-		if err = c.patch(ctx, pod, body); err == nil {
-			return nil
-		}
+		err = c.patch(ctx, pod, body)
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
-		if isTransient(err) && !c.isReplaced(pod, err) {
+		switch {
+		case err == nil:
+			return nil
+		case c.isGone(pod, err):
+			return fmt.Errorf("%w: %w", ErrPodGone, err)
+		case isTransient(err):
 			err = sleep(ctx, pause.Step(), last)
-			continue
-		}
-		if apierrors.IsNotFound(err) || isImmutable(err, "metadata.uid") || apierrors.IsConflict(err) {
-			err = fmt.Errorf("%w: %w", ErrPodGone, err)
 		}
 	}
-	return fmt.Errorf("annotate pod %s/%s with %s=%q: %w", pod.Namespace, pod.Name, c.options.Annotation, status,
-		permission("patch", nodepods.Resource+"/status", err))
+	return err
 }
 
 // patch sends the request once, and does not read the pod that is the answer.
@@ -93,7 +101,7 @@ func (c *Controller) patch(ctx context.Context, pod interception.Pod, body []byt
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	return c.rest.Patch(types.MergePatchType).Namespace(pod.Namespace).Resource(nodepods.Resource).Name(pod.Name).SubResource("status").
-		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").
+		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json").
 		Body(body).MaxRetries(0).Do(ctx).Error()
 }
 
@@ -113,13 +121,14 @@ func isTransient(err error) bool {
 	}
 }
 
-// isReplaced reports whether a conflict is about another pod of that name.
-func (c *Controller) isReplaced(pod interception.Pod, err error) bool {
-	if !apierrors.IsConflict(err) {
-		return false
+// isGone reports whether the API server says that the pod does not exist, or that another one has
+// its name. A conflict is about that if the informer knows of another one.
+func (c *Controller) isGone(pod interception.Pod, err error) bool {
+	if apierrors.IsConflict(err) {
+		now := c.pod(pod.Namespace + "/" + pod.Name)
+		return now != nil && string(now.UID) != pod.UID
 	}
-	now := c.pod(pod.Namespace + "/" + pod.Name)
-	return now != nil && string(now.UID) != pod.UID
+	return apierrors.IsNotFound(err) || isImmutable(err, "metadata.uid")
 }
 
 // isImmutable reports whether the API server has refused the change of a field. It does so, and
