@@ -16,7 +16,8 @@ import (
 	"github.com/meshcni/meshcni/internal/namespace"
 )
 
-// resolver returns the one of a family.
+// resolver returns the one of a family. ztunnel answers for the services that it knows, and asks
+// the resolvers of its own container's resolv.conf about all else (src/dns/server.rs at 3b80cf3).
 func (p *pod) resolver(is4 bool) (netip.AddrPort, bool) {
 	for _, r := range p.options.Resolvers {
 		if r.IsValid() && r.Addr().Is4() == is4 {
@@ -35,7 +36,10 @@ func (p *pod) resolve(from *net.TCPConn) error {
 	return p.forward(from, to, p.marked())
 }
 
-// listenForQueries takes queries over UDP, on the loopback addresses that the pod has.
+// listenForQueries takes queries over UDP, on the loopback addresses that the pod has. ztunnel has
+// a listener for TCP and one for UDP at each (Server::new of src/dns/server.rs at 3b80cf3), with
+// its mark, and shared with a successor (tcp_bind and udp_bind of src/inpod/config.rs at ec12059).
+// The stand-in's listeners for TCP are at all addresses.
 func (p *pod) listenForQueries() error {
 	config := net.ListenConfig{Control: p.control(func(fd int) error {
 		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
@@ -84,7 +88,9 @@ func (p *pod) takeQueries(socket net.PacketConn, is4 bool) {
 	}
 }
 
-// ask sends a query by a marked socket of its own, whose port may be that of the pod's.
+// ask sends a query by a marked socket of its own, whose port may be that of the pod's. ztunnel's
+// come from the pod's namespace, too, with the mark (RuntimeProviderAdaptor of src/dns/forwarder.rs
+// at 6a29eb0).
 func (p *pod) ask(to netip.AddrPort, query []byte) ([]byte, error) {
 	p.relayed.Add(1)
 	ctx, cancel := context.WithTimeout(p.ctx, connectWithin)

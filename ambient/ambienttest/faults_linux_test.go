@@ -198,7 +198,8 @@ func TestDrainBesideSuccessor(t *testing.T) {
 	connect(t, pod, anew, 1)
 }
 
-// TestTunnelIsForThisPod sends a destination through a tunnel that is another pod's.
+// TestTunnelIsForThisPod sends a destination through a tunnel that is another pod's, or a port of
+// the proxy itself.
 func TestTunnelIsForThisPod(t *testing.T) {
 	t.Parallel()
 	socket := newSocket(t)
@@ -210,7 +211,7 @@ func TestTunnelIsForThisPod(t *testing.T) {
 	}
 	await(t, server, "a")
 	tunnel := netip.AddrPortFrom(netip.MustParseAddr("10.244.1.10"), uint16(ambient.IstioNumbers().TunnelPort))
-	for _, head := range []string{"10.244.1.11:8080", "127.0.0.1:8080", "nonsense", strings.Repeat("1", 100)} {
+	for _, head := range []string{"10.244.1.11:8080", "127.0.0.1:8080", "10.244.1.10:15006", "10.244.1.10:15008", "nonsense", strings.Repeat("1", 100)} {
 		before := proxy.Relayed()
 		var conn net.Conn
 		err := pod.Do(func() (err error) {

@@ -189,11 +189,19 @@ func (p *pod) destination(from *net.TCPConn) (netip.AddrPort, error) {
 	if !to.IsValid() { // TPROXY translates nothing
 		to = addressOf(from.LocalAddr())
 	}
-	switch interception.Port(to.Port()) {
-	case p.numbers.OutboundPort, p.numbers.InboundPort, p.numbers.TunnelPort:
+	if p.isOwn(to) {
 		return netip.AddrPort{}, fmt.Errorf("%s is a port of the proxy: a relay would come back", to)
 	}
 	return to, nil
+}
+
+// isOwn reports whether a destination has a port of the proxy's listeners for connections.
+func (p *pod) isOwn(to netip.AddrPort) bool {
+	switch interception.Port(to.Port()) {
+	case p.numbers.OutboundPort, p.numbers.InboundPort, p.numbers.TunnelPort:
+		return true
+	}
+	return false
 }
 
 // connectWithin limits an attempt to connect.

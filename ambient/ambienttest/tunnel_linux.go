@@ -12,10 +12,13 @@ import (
 )
 
 // maxHead bounds the line that a tunnel begins with, which is the destination. ztunnel has a
-// request of HTTP in its place (CONNECT, over mTLS).
+// request of HTTP/2 in its place: CONNECT over mTLS, whose authority is the destination
+// (build_inbound_request of src/proxy/inbound.rs at 75c2d62).
 const maxHead = 64
 
-// enterTunnel relays a connection of the pod to the proxy of its destination.
+// enterTunnel relays a connection of the pod to the proxy of its destination, which listens at the
+// destination's own address (hbone_port of src/proxy/outbound.rs at 3b80cf3, which is inbound_addr
+// of src/config.rs at 284160d).
 func (p *pod) enterTunnel(from *net.TCPConn, to netip.AddrPort) error {
 	onward, err := p.dial(netip.AddrPortFrom(to.Addr(), uint16(p.numbers.TunnelPort)), p.marked())
 	if err != nil {
@@ -31,7 +34,9 @@ func (p *pod) enterTunnel(from *net.TCPConn, to netip.AddrPort) error {
 }
 
 // tunnel relays a connection from another proxy to the application that it is for. An address that
-// is not the one it came to is another pod's.
+// is not the one it came to is another pod's, and refused (validate_destination of
+// src/proxy/inbound.rs at 75c2d62; ztunnel makes exceptions for waypoints). So is a port of the
+// proxy itself (find_inbound_upstream, there).
 func (p *pod) tunnel(from *net.TCPConn) error {
 	head, err := readHead(from)
 	if err != nil {
@@ -43,6 +48,9 @@ func (p *pod) tunnel(from *net.TCPConn) error {
 	}
 	if own := addressOf(from.LocalAddr()).Addr(); to.Addr() != own {
 		return fmt.Errorf("the tunnel to %s is for %s", own, to)
+	}
+	if p.isOwn(to) {
+		return fmt.Errorf("%s is a port of the proxy: a relay would come back", to)
 	}
 	return p.toApplication(from, to)
 }
