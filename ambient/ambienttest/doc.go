@@ -13,13 +13,26 @@
 //     (Numbers.TunnelPort): one line with the destination, and then the connection itself;
 //   - queries (Numbers.DNSPort) to a resolver, if there is one.
 //
-// What is assumed of ztunnel is from its sources (https://github.com/istio/ztunnel):
+// Tests of an agent's behaviour call [Start], which takes another program in the stand-in's place:
+// a real ztunnel, or examples/stand-in-proxy. A [Witness] sees from outside what a proxy does.
 //
-//   - which messages come when, and what becomes of a pod: src/inpod/linux/statemanager.rs at
-//     cd1e9a2
-//   - marks, and listeners that two proxies can share: src/inpod/linux/config.rs at a59a5d6
-//   - original destinations and foreign addresses: src/socket.rs at 08dab67
-//   - no calls to the proxy's own ports: src/proxy/inbound_passthrough.rs at 00606d0
+// What is assumed of ztunnel is from its sources (https://github.com/istio/ztunnel), each file at
+// the last commit that has changed it:
+//
+//   - which messages come when, and what becomes of a pod: src/inpod/statemanager.rs at 77e1f1b
+//   - marks, and listeners that two proxies can share: src/inpod/config.rs at ec12059
+//   - original destinations and foreign addresses: src/socket.rs at 0d39b85
+//   - no calls to the proxy's own ports: src/proxy/inbound_passthrough.rs at 143160b
+//   - the tunnel's port, what it begins with, and which destinations are refused:
+//     src/config.rs at 284160d, src/proxy/inbound.rs at 75c2d62
+//   - listeners for queries, and where these go: src/dns/server.rs at 3b80cf3, src/dns/forwarder.rs
+//     at 6a29eb0
+//   - environment and the document of pods: src/config.rs at 284160d, src/xds.rs at 3b80cf3
+//
+// Where the stand-in differs: its tunnel is one connection for each that it carries, where ztunnel
+// keeps connections for more; a destination that it refuses is reset, where ztunnel answers with a
+// status; and from the pod it refuses every destination that is loopback or has a port of the
+// proxy's, where ztunnel refuses only those that are both (src/proxy/outbound.rs at 3b80cf3).
 //
 // # Non-goals
 //

@@ -53,6 +53,7 @@ func TestFaults(t *testing.T) {
 		"a late ack":                   {Faults{LateAck: time.Hour}, "has not acknowledged add within"},
 		"an ack that is not asked for": {Faults{Unasked: true}, "a message that is no answer"},
 		"hangs up":                     {Faults{HangUpAfter: 1}, "the proxy has closed it"},
+		"exits":                        {Faults{HangUpAfter: 1, Exit: true}, "the proxy has closed it"},
 		"refuses first":                {Faults{RefuseFirst: 2}, "pod a is refused 2 times"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +63,7 @@ func TestFaults(t *testing.T) {
 			if err := server.Set(workload("a"), namespace); err != nil {
 				t.Fatal(err)
 			}
-			start(t, ProxyOptions{Socket: socket, Faults: test.faults})
+			proxy := start(t, ProxyOptions{Socket: socket, Faults: test.faults})
 			for event := range seen {
 				if event.Err != nil {
 					if !strings.Contains(event.Err.Error(), test.want) {
@@ -74,7 +75,47 @@ func TestFaults(t *testing.T) {
 			if test.faults.RefuseFirst > 0 {
 				await(t, server, "a") // it is sent again until it is served
 			}
+			if test.faults.Exit {
+				awaitListening(t, watch(t, namespace), false)
+				<-proxy.Done() // it does not come back
+			}
 		})
+	}
+}
+
+// TestTwoAtOnce has a proxy with two connections at once: both are told of the pod, in their
+// snapshots, and that it is gone.
+func TestTwoAtOnce(t *testing.T) {
+	t.Parallel()
+	server, socket, seen := events(t, zds.Options{})
+	_, namespace := newPod(t)
+	if err := server.Set(workload("a"), namespace); err != nil {
+		t.Fatal(err)
+	}
+	proxy := start(t, ProxyOptions{Socket: socket, Faults: Faults{Twice: true}})
+	told := func(kind zds.Kind, times int) {
+		t.Helper()
+		for event := range seen {
+			if event.Err != nil {
+				t.Fatal(event.Err)
+			}
+			if event.Request.Kind == kind {
+				times--
+			}
+			if times == 0 {
+				return
+			}
+		}
+	}
+	told(zds.KindSnapshotSent, 2)
+	if !proxy.Serves("a") {
+		t.Error("the pod is not served")
+	}
+	server.Delete("a")
+	told(zds.KindDel, 2)
+	await(t, server, "a")
+	if proxy.Serves("a") {
+		t.Error("the pod is served")
 	}
 }
 
@@ -86,7 +127,7 @@ func TestLostListeners(t *testing.T) {
 	server, _ := agent(t, socket)
 	proxy := start(t, ProxyOptions{Socket: socket})
 	pod := captured(t, server)
-	connect(t, pod, proxy, 1)
+	connect(t, pod, of(proxy), 1)
 	proxy.LoseListeners("a")
 	seen, err := pod.Send(t.Context(), outward())
 	if err != nil || seen.Verdict != dataplanetest.Refused {
@@ -188,14 +229,14 @@ func TestDrainBesideSuccessor(t *testing.T) {
 	for old.Serves("a") {
 		runtime.Gosched()
 	}
-	connect(t, pod, anew, 1)
+	connect(t, pod, of(anew), 1)
 	lives(t, connection, true)
 	if got := old.Relayed(); got != before {
 		t.Errorf("the old proxy has begun to relay %d connections during its drain", got-before)
 	}
 	end()
 	lives(t, connection, false)
-	connect(t, pod, anew, 1)
+	connect(t, pod, of(anew), 1)
 }
 
 // TestTunnelIsForThisPod sends a destination through a tunnel that is another pod's, or a port of

@@ -29,12 +29,14 @@ type ProxyOptions struct {
 	// Refuse returns why the proxy refuses to serve a pod, or "". It may be nil. A pod that was
 	// refused is not retried by itself.
 	Refuse func(zds.Workload) string
+	// Observe is told what the proxy does, also by several goroutines at once. It may be nil.
+	Observe func(Event)
 	// Faults make the proxy misbehave.
 	Faults Faults
 }
 
 // Faults are what a proxy does wrong on a connection to the agent. The zero value is nothing. For
-// two proxies at once, start another one; for listeners that are lost, see [Proxy.LoseListeners].
+// listeners that are lost, see [Proxy.LoseListeners].
 type Faults struct {
 	// NoHello has it connect and say nothing.
 	NoHello bool
@@ -48,4 +50,9 @@ type Faults struct {
 	Unasked bool
 	// HangUpAfter is the number of requests after which it hangs up instead of answering; never if 0.
 	HangUpAfter int
+	// Exit has it end for good where HangUpAfter has it hang up, with all listeners and connections,
+	// as if its process had died ([Proxy.Done]).
+	Exit bool
+	// Twice has it keep two connections at once, and answer on both.
+	Twice bool
 }

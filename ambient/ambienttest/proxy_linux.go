@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +26,9 @@ type Proxy struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	relayed atomic.Int64
+	done    chan struct{} // closed when it follows no agent any more
 
+	obeying sync.Mutex // requests of two connections are obeyed one after the other
 	mu      sync.Mutex
 	pods    map[string]*pod // by UID
 	refused map[string]int  // how many times each was
@@ -41,28 +44,41 @@ func StartProxy(o ProxyOptions) (*Proxy, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &Proxy{options: o, cancel: cancel, pods: map[string]*pod{}, refused: map[string]int{}}
-	p.running.Go(func() { p.run(ctx) })
+	p := &Proxy{options: o, cancel: cancel, done: make(chan struct{}), pods: map[string]*pod{}, refused: map[string]int{}}
+	p.running.Go(func() {
+		var following sync.WaitGroup
+		following.Go(func() { p.run(ctx) })
+		if o.Faults.Twice {
+			following.Go(func() { p.run(ctx) })
+		}
+		following.Wait()
+		close(p.done)
+	})
 	return p, nil
 }
+
+// Done is closed when the proxy follows no agent any more: when it is closed or drained, or, by
+// Faults.Exit, with all that it has served.
+func (p *Proxy) Done() <-chan struct{} { return p.done }
 
 // Close ends the proxy with all its connections. It returns the first breach of the protocol by the
 // agent.
 func (p *Proxy) Close() error {
 	p.cancel()
 	p.running.Wait()
-	for _, pod := range p.pods {
-		pod.close()
-	}
+	p.remove(everyPod)
 	return p.failure
 }
 
-// LoseListeners closes the listeners in a pod's namespace, and the proxy does not notice.
-func (p *Proxy) LoseListeners(uid string) {
+// LoseListeners closes the listeners of some pods, or of all if none is named, and the proxy does
+// not notice.
+func (p *Proxy) LoseListeners(uids ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if pod := p.pods[uid]; pod != nil {
-		pod.closeListeners()
+	for uid, pod := range p.pods {
+		if len(uids) == 0 || slices.Contains(uids, uid) {
+			pod.closeListeners()
+		}
 	}
 }
 
@@ -80,10 +96,15 @@ func (p *Proxy) Drain(ctx context.Context) {
 	}
 	p.pods = map[string]*pod{}
 	p.mu.Unlock()
-	for _, pod := range draining {
-		pod.drain(ctx)
-		pod.close()
+	var drains sync.WaitGroup
+	for uid, pod := range draining {
+		drains.Go(func() {
+			pod.drain(ctx)
+			pod.close()
+			p.options.observe(Event{Kind: Ended, Workload: zds.Workload{UID: uid}})
+		})
 	}
+	drains.Wait()
 }
 
 // Serves reports whether the proxy has its listeners in a pod's namespace.
@@ -103,9 +124,10 @@ func (p *Proxy) run(ctx context.Context) {
 		agent, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: p.options.Socket, Net: "unixpacket"})
 		if err == nil {
 			stop := context.AfterFunc(ctx, func() { _ = agent.Close() }) // it ends the reads
-			if err := p.follow(ctx, agent); err != nil && p.failure == nil {
-				p.failure = err
-			}
+			p.options.observe(Event{Kind: Connected})
+			err := p.follow(ctx, agent)
+			p.fail(err)
+			p.options.observe(Event{Kind: Disconnected, Err: err})
 			stop()
 			_ = agent.Close() // nothing more is said
 		}
@@ -116,18 +138,22 @@ func (p *Proxy) run(ctx context.Context) {
 	}
 }
 
+// fail records the first breach of the protocol.
+func (p *Proxy) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failure == nil {
+		p.failure = err
+	}
+}
+
 // snapshot is what the agent has told of since the connection began, and nil when it is complete.
 type snapshot map[string]bool
 
 // follow does what the agent says until the connection ends. The error is a breach of the protocol.
 func (p *Proxy) follow(ctx context.Context, agent *net.UnixConn) error {
 	faults := p.options.Faults
-	if !faults.NoHello {
-		if _, err := agent.Write(zds.Hello{Version: zds.Version1}.Marshal()); err != nil {
-			return nil //nolint:nilerr // the agent is gone
-		}
-	}
-	if faults.Unasked && answer(agent, "") != nil {
+	if !p.greet(agent) {
 		return nil
 	}
 	seen := snapshot{}
@@ -140,10 +166,24 @@ func (p *Proxy) follow(ctx context.Context, agent *net.UnixConn) error {
 		if err != nil {
 			return err
 		}
+		if requests == faults.HangUpAfter && faults.Exit {
+			p.remove(everyPod) // before the agent learns of it
+			p.cancel()
+		}
 		if requests == faults.HangUpAfter || !faults.NoAck && !p.answer(ctx, agent, refusal) {
 			return nil
 		}
 	}
+}
+
+// greet begins a connection, and reports whether the agent is still there.
+func (p *Proxy) greet(agent *net.UnixConn) bool {
+	if !p.options.Faults.NoHello {
+		if _, err := agent.Write(zds.Hello{Version: zds.Version1}.Marshal()); err != nil {
+			return false
+		}
+	}
+	return !p.options.Faults.Unasked || answer(agent, "") == nil
 }
 
 // answer answers a request, late if the proxy is to, and reports whether the agent is still there.
@@ -209,6 +249,8 @@ func received(control []byte) (files []*os.File, err error) {
 // obey does what one request says, or returns why it refuses. The error is a breach of the
 // protocol.
 func (p *Proxy) obey(request zds.Request, namespace *os.File, seen *snapshot) (refusal string, err error) {
+	p.obeying.Lock()
+	defer p.obeying.Unlock()
 	uid, told := request.Workload.UID, *seen
 	complete := told == nil
 	switch {
@@ -216,7 +258,10 @@ func (p *Proxy) obey(request zds.Request, namespace *os.File, seen *snapshot) (r
 		if !complete {
 			told[uid] = true
 		}
-		return p.add(request.Workload, namespace), nil
+		if refusal = p.add(request.Workload, namespace); refusal != "" {
+			p.options.observe(Event{Kind: Refused, Workload: request.Workload, Err: errors.New(refusal)})
+		}
+		return refusal, nil
 	case complete != (request.Kind == zds.KindDel):
 		return "", fmt.Errorf("the agent sent %s, and its snapshot was complete: %t", request.Kind, complete)
 	case request.Kind == zds.KindDel:
@@ -226,6 +271,7 @@ func (p *Proxy) obey(request zds.Request, namespace *os.File, seen *snapshot) (r
 	case request.Kind == zds.KindSnapshotSent:
 		p.remove(func(other string) bool { return !told[other] })
 		*seen = nil
+		p.options.observe(Event{Kind: Complete})
 	}
 	return "", nil
 }
@@ -259,26 +305,30 @@ func (p *Proxy) add(w zds.Workload, namespace *os.File) (refusal string) {
 		return err.Error()
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.pods[w.UID] = opened
+	p.mu.Unlock()
+	p.options.observe(Event{Kind: Served, Workload: w})
 	return ""
 }
 
 // remove ends what the proxy does for some pods, and cuts their connections off.
 func (p *Proxy) remove(which func(uid string) bool) {
 	p.mu.Lock()
-	var ended []*pod
+	ended := map[string]*pod{}
 	for uid, pod := range p.pods {
 		if which(uid) {
-			ended = append(ended, pod)
+			ended[uid] = pod
 			delete(p.pods, uid)
 		}
 	}
 	p.mu.Unlock()
-	for _, pod := range ended {
+	for uid, pod := range ended {
 		pod.close()
+		p.options.observe(Event{Kind: Ended, Workload: zds.Workload{UID: uid}})
 	}
 }
+
+func everyPod(string) bool { return true }
 
 // relay copies in both directions until both have ended.
 func relay(a, b *net.TCPConn) {

@@ -5,10 +5,15 @@ package ambienttest
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/netip"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/zds"
@@ -84,13 +89,96 @@ func await(t *testing.T, server *zds.Server, uid string) {
 	}
 }
 
+// running starts the proxy of a test of behaviour: that of the run, or the command.
+func running(t *testing.T, socket, command string) Instance {
+	t.Helper()
+	instance, err := Start(t.Context(), StartOptions{
+		ProxyOptions: ProxyOptions{Socket: socket, Numbers: ambient.IstioNumbers()}, Command: command, Workloads: workloads(), Output: t.Output(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := instance.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return instance
+}
+
+// workloads are the pods of these tests as the control plane knows them.
+func workloads() (all []Workload) {
+	for _, uid := range []string{"a", "b", "c"} {
+		w := workload(uid)
+		all = append(all, Workload{Name: w.Name, Namespace: w.Namespace, ServiceAccount: w.ServiceAccount})
+	}
+	return all
+}
+
+// eachProxy runs a test of behaviour with the proxy of the run (the stand-in in this process, or
+// the command that MESHCNI_ZTUNNEL names), and with the stand-in as a program.
+func eachProxy(t *testing.T, test func(t *testing.T, command string)) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "stand-in-proxy")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, "github.com/meshcni/meshcni/examples/stand-in-proxy")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v: %s", build, err, output)
+	}
+	ofRun := os.Getenv(Variable) //nolint:forbidigo // a run of tests has no caller that could pass it
+	for name, command := range map[string]string{"of the run": ofRun, "a command": program} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, command)
+		})
+	}
+}
+
+// watch returns a witness in a pod's namespace.
+func watch(t *testing.T, in *interception.Netns) *Witness {
+	t.Helper()
+	witness, err := NewWitness(in, ambient.IstioNumbers())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := witness.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return witness
+}
+
+// awaitListening waits until a proxy listens in the namespace, or none does: one that is told to
+// end closes its listeners before or after it acknowledges that.
+func awaitListening(t *testing.T, w *Witness, want bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		listening, err := w.Listening()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if listening == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("a proxy listens: %t, want %t", listening, want)
+		}
+	}
+}
+
 // TestPodIsServed enrols a pod, and withdraws it again, with real connections at each stage.
 func TestPodIsServed(t *testing.T) {
 	t.Parallel()
+	eachProxy(t, podIsServed)
+}
+
+func podIsServed(t *testing.T, command string) {
+	t.Helper()
 	socket := newSocket(t)
 	server, _ := agent(t, socket)
-	proxy := start(t, ProxyOptions{Socket: socket})
+	running(t, socket, command)
 	pod, namespace := newPod(t)
+	witness := watch(t, namespace)
 	if err := server.Set(workload("a"), namespace); err != nil {
 		t.Fatal(err)
 	}
@@ -103,37 +191,48 @@ func TestPodIsServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	connect(t, pod, proxy, 0) // direct
-	if err := dataplane.Apply(t.Context(), namespace, plan); err != nil {
-		t.Fatal(err)
+	awaitListening(t, witness, true)
+	connect(t, pod, witness.Relayed, 0) // direct
+	for _, stage := range []struct {
+		plan    *interception.Plan
+		relayed int
+	}{{plan, 1}, {plan.Draining(), 0}} {
+		if err := dataplane.Apply(t.Context(), namespace, stage.plan); err != nil {
+			t.Fatal(err)
+		}
+		connect(t, pod, witness.Relayed, stage.relayed)
 	}
-	connect(t, pod, proxy, 1)
-	if err := dataplane.Apply(t.Context(), namespace, plan.Draining()); err != nil {
-		t.Fatal(err)
-	}
-	connect(t, pod, proxy, 0)
 	server.Delete("a")
 	await(t, server, "a")
-	if proxy.Serves("a") {
-		t.Error("the proxy serves a pod that it was told to forget")
-	}
+	awaitListening(t, witness, false)
 	if err := dataplane.Remove(t.Context(), namespace, "test-ambient"); err != nil {
 		t.Fatal(err)
 	}
-	connect(t, pod, proxy, 0)
+	connect(t, pod, witness.Relayed, 0)
 }
 
 // connect opens a connection of each direction and family, and tests how many the proxy relays and
 // whether each end sees the other's address.
-func connect(t *testing.T, pod *dataplanetest.Pod, proxy *Proxy, relayed int) {
+func connect(t *testing.T, pod *dataplanetest.Pod, count func() (int, error), relayed int) {
 	t.Helper()
+	counted := func() int {
+		t.Helper()
+		counted, err := count()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return counted
+	}
+	// The proxy keeps the client's address and has a port of its own. Of one client, that could be the
+	// port of an earlier connection, for which the kernel would take it.
+	client := byte(1 + rand.IntN(250))
 	for _, probe := range []dataplanetest.Probe{
-		{From: dataplanetest.Elsewhere, Src: netip.MustParseAddr("192.0.2.9"), Dst: netip.MustParseAddrPort("10.244.1.10:8080")},
-		{From: dataplanetest.Elsewhere, Src: netip.MustParseAddr("2001:db8::9"), Dst: netip.MustParseAddrPort("[fd00:10:244:1::a]:8080")},
+		{From: dataplanetest.Elsewhere, Src: netip.AddrFrom4([4]byte{192, 0, 2, client}), Dst: netip.MustParseAddrPort("10.244.1.10:8080")},
+		{From: dataplanetest.Elsewhere, Src: netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 15: client}), Dst: netip.MustParseAddrPort("[fd00:10:244:1::a]:8080")},
 		{Dst: netip.MustParseAddrPort("198.51.100.7:443")},
 		{Dst: netip.MustParseAddrPort("[2001:db8:7::7]:443")},
 	} {
-		before := proxy.Relayed()
+		before := counted()
 		seen, err := pod.Send(t.Context(), probe)
 		if err != nil || seen.Verdict != dataplanetest.Accepted || !seen.Answered || seen.Port != probe.Dst.Port() {
 			t.Errorf("%s: %s, %v, want that it is accepted there and answered", probe, seen, err)
@@ -141,36 +240,44 @@ func connect(t *testing.T, pod *dataplanetest.Pod, proxy *Proxy, relayed int) {
 		if probe.Src.IsValid() && seen.Peer.Addr() != probe.Src {
 			t.Errorf("%s: the application sees the client as %s", probe, seen.Peer)
 		}
-		if got := proxy.Relayed() - before; got != relayed {
+		if got := counted() - before; got != relayed {
 			t.Errorf("%s: the proxy has relayed %d connections, want %d", probe, got, relayed)
 		}
 	}
 }
 
+// of returns what connect asks of one stand-in of this process.
+func of(p *Proxy) func() (int, error) { return func() (int, error) { return p.Relayed(), nil } }
+
 // TestHandover replaces the proxy by another while the pod stays captured.
 func TestHandover(t *testing.T) {
 	t.Parallel()
-	socket := newSocket(t)
-	server, _ := agent(t, socket)
-	old := start(t, ProxyOptions{Socket: socket})
+	eachProxy(t, handover)
+}
+
+func handover(t *testing.T, command string) {
+	t.Helper()
+	server, socket, seen := events(t, zds.Options{})
+	old := running(t, socket, command)
 	pod, namespace := newPod(t)
+	witness := watch(t, namespace)
 	if err := server.Set(workload("a"), namespace); err != nil {
 		t.Fatal(err)
 	}
 	await(t, server, "a")
 	capture(t, namespace)
-	connect(t, pod, old, 1)
-	anew := start(t, ProxyOptions{Socket: socket})
-	for !anew.Serves("a") { // both listen on the same ports
-		if err := server.Set(workload("a"), namespace); err != nil {
-			t.Fatal(err)
+	connect(t, pod, witness.Relayed, 1)
+	running(t, socket, command)
+	for event := range seen { // until the successor has its snapshot: both listen on the same ports
+		if event.Connection == 2 && event.Request.Kind == zds.KindSnapshotSent {
+			break
 		}
-		await(t, server, "a")
 	}
+	connect(t, pod, witness.Relayed, 1)
 	if err := old.Close(); err != nil {
 		t.Error(err)
 	}
-	connect(t, pod, anew, 1)
+	connect(t, pod, witness.Relayed, 1)
 }
 
 // capture applies the plan of a pod that asks for nothing.
@@ -192,30 +299,37 @@ func capture(t *testing.T, namespace *interception.Netns) {
 // TestSnapshotEndsOtherPods deletes a pod while the proxy is away.
 func TestSnapshotEndsOtherPods(t *testing.T) {
 	t.Parallel()
+	eachProxy(t, snapshotEndsOtherPods)
+}
+
+func snapshotEndsOtherPods(t *testing.T, command string) {
+	t.Helper()
 	socket := newSocket(t)
 	first, end := agent(t, socket)
-	proxy := start(t, ProxyOptions{Socket: socket})
-	_, a := newPod(t)
-	_, b := newPod(t)
-	for uid, namespace := range map[string]*interception.Netns{"a": a, "b": b} {
-		if err := first.Set(workload(uid), namespace); err != nil {
+	running(t, socket, command)
+	namespaces, witnesses := map[string]*interception.Netns{}, map[string]*Witness{}
+	for _, uid := range []string{"a", "b", "c"} {
+		_, namespaces[uid] = newPod(t)
+		witnesses[uid] = watch(t, namespaces[uid])
+	}
+	for _, uid := range []string{"a", "b"} {
+		if err := first.Set(workload(uid), namespaces[uid]); err != nil {
 			t.Fatal(err)
 		}
 		await(t, first, uid)
 	}
 	end()
-	if !proxy.Serves("a") || !proxy.Serves("b") {
-		t.Error("the proxy serves its pods no more while the agent is away")
-	}
+	awaitListening(t, witnesses["a"], true) // while the agent is away
+	awaitListening(t, witnesses["b"], true)
 	second, _ := agent(t, socket, workload("b"))
 	await(t, second, "b")
-	if err := second.Set(workload("c"), a); err != nil { // in the snapshot or after it
+	if err := second.Set(workload("c"), namespaces["c"]); err != nil { // in the snapshot or after it
 		t.Fatal(err)
 	}
 	await(t, second, "c")
-	if proxy.Serves("a") || !proxy.Serves("b") || !proxy.Serves("c") {
-		t.Errorf("it serves a: %v, b: %v, c: %v, want b and c", proxy.Serves("a"), proxy.Serves("b"), proxy.Serves("c"))
-	}
+	awaitListening(t, witnesses["a"], false)
+	awaitListening(t, witnesses["b"], true)
+	awaitListening(t, witnesses["c"], true)
 }
 
 func TestRefusal(t *testing.T) {

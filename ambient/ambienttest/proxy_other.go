@@ -22,6 +22,9 @@ func StartProxy(ProxyOptions) (*Proxy, error) {
 // Close needs Linux.
 func (*Proxy) Close() error { return nil }
 
+// Done needs Linux.
+func (*Proxy) Done() <-chan struct{} { return nil }
+
 // Serves needs Linux.
 func (*Proxy) Serves(string) bool { return false }
 
@@ -29,7 +32,7 @@ func (*Proxy) Serves(string) bool { return false }
 func (*Proxy) Relayed() int { return 0 }
 
 // LoseListeners needs Linux.
-func (*Proxy) LoseListeners(string) {}
+func (*Proxy) LoseListeners(...string) {}
 
 // Drain needs Linux.
 func (*Proxy) Drain(context.Context) {}

@@ -36,7 +36,7 @@ func TestAddedTwice(t *testing.T) {
 	connection := older(t, pod)
 	setPod(t, server, "a", namespace)
 	lives(t, connection, true)
-	connect(t, pod, proxy, 1)
+	connect(t, pod, of(proxy), 1)
 }
 
 // TestAddedElsewhere adds a pod again in another namespace, as when its sandbox was created anew:
@@ -57,7 +57,7 @@ func TestAddedElsewhere(t *testing.T) {
 	if seen, err := former.Send(t.Context(), outward()); err != nil || seen.Verdict != dataplanetest.Refused {
 		t.Errorf("in the former namespace: %s, %v, want that it is refused", seen, err)
 	}
-	connect(t, latter, proxy, 1)
+	connect(t, latter, of(proxy), 1)
 }
 
 // TestAddedDeletedAdded changes what is wanted twice, and waits for the last change alone.
@@ -75,7 +75,7 @@ func TestAddedDeletedAdded(t *testing.T) {
 		server.Delete("a")
 	}
 	setPod(t, server, "a", namespace)
-	connect(t, pod, proxy, 1)
+	connect(t, pod, of(proxy), 1)
 }
 
 // TestKeptByTheNextAgent replaces the agent by one that knows of the pod and not of its namespace:
@@ -96,7 +96,7 @@ func TestKeptByTheNextAgent(t *testing.T) {
 	lives(t, connection, true)
 	setPod(t, second, "a", namespace)
 	lives(t, connection, true)
-	connect(t, pod, proxy, 1)
+	connect(t, pod, of(proxy), 1)
 }
 
 // occupy listens on a port of the proxy in a pod's namespace, as a program of the pod may.
@@ -152,7 +152,7 @@ func TestPortIsTaken(t *testing.T) {
 	}
 	await(t, server, "a")
 	capture(t, second)
-	connect(t, latter, proxy, 1)
+	connect(t, latter, of(proxy), 1)
 }
 
 // TestRefusedAndDeleted deletes a pod that could not be served: it is not served later.
