@@ -17,13 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/feed"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/nodepods"
 )
-
-// ErrPodGone is wrapped by the error of [Controller.Annotate] if the pod does not exist any more,
-// or if another one of the same name has replaced it.
-var ErrPodGone = errors.New("the pod does not exist any more")
 
 // PermissionError means that the API server forbids a request.
 type PermissionError struct {
@@ -55,8 +52,8 @@ func permission(verbs, resource string, err error) error {
 // Annotate tries again until ctx ends, with growing pauses, while the API server is away, has too
 // much to do or does not know the program's token.
 //
-// The error wraps [ErrPodGone], a [*PermissionError], the API server's other refusal, or the end of
-// ctx with the API server's last answer.
+// The error wraps [feed.ErrPodGone], a [*PermissionError], the API server's other refusal, or the
+// end of ctx with the API server's last answer.
 func (c *Controller) Annotate(ctx context.Context, pod interception.Pod, status ambient.Status) error {
 	if pod.Namespace == "" || pod.Name == "" || pod.UID == "" {
 		return fmt.Errorf("annotate pod %q/%q with UID %q: another pod could be annotated instead", pod.Namespace, pod.Name, pod.UID)
@@ -88,7 +85,7 @@ func (c *Controller) write(ctx context.Context, pod interception.Pod, status amb
 		case err == nil:
 			return nil
 		case c.isGone(pod, err):
-			return fmt.Errorf("%w: %w", ErrPodGone, err)
+			return fmt.Errorf("%w: %w", feed.ErrPodGone, err)
 		case isTransient(err):
 			err = sleep(ctx, pause.Step(), last)
 		}

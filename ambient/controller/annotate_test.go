@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/feed"
 	"github.com/meshcni/meshcni/ambient/controller"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/testing/fakecluster"
@@ -58,7 +59,7 @@ func TestAnnotateAnotherPod(t *testing.T) {
 	t.Parallel()
 	f := start(t, shop(pod("web", renewed)))
 	for _, name := range []string{"web", "gone"} {
-		if err := f.Annotate(t.Context(), named(name, "uid-"+name), ambient.StatusEnabled); !errors.Is(err, controller.ErrPodGone) ||
+		if err := f.Annotate(t.Context(), named(name, "uid-"+name), ambient.StatusEnabled); !errors.Is(err, feed.ErrPodGone) ||
 			!strings.Contains(err.Error(), "annotate pod shop/"+name+` with ambient.istio.io/redirection="enabled"`) {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -69,7 +70,7 @@ func TestAnnotateAnotherPod(t *testing.T) {
 	if n := len(f.cluster.Writes()); n != 2 {
 		t.Errorf("%d requests", n)
 	}
-	if err := f.Annotate(t.Context(), named("web", ""), ambient.StatusEnabled); err == nil || errors.Is(err, controller.ErrPodGone) {
+	if err := f.Annotate(t.Context(), named("web", ""), ambient.StatusEnabled); err == nil || errors.Is(err, feed.ErrPodGone) {
 		t.Errorf("without a UID: got %v", err)
 	}
 }
@@ -118,7 +119,7 @@ func TestAnnotateConflict(t *testing.T) {
 	f := start(t, cluster)
 	a := read(f)
 	a.await(t, func() bool { return a.complete })
-	if err := f.Annotate(t.Context(), named("web", "uid-web"), ambient.StatusEnabled); !errors.Is(err, controller.ErrPodGone) {
+	if err := f.Annotate(t.Context(), named("web", "uid-web"), ambient.StatusEnabled); !errors.Is(err, feed.ErrPodGone) {
 		t.Errorf("got %v", err)
 	}
 	if n := len(cluster.Writes()); n != 1 {
@@ -139,7 +140,7 @@ func TestAnnotateRefused(t *testing.T) {
 	}
 	for range 2 {
 		err = f.Annotate(t.Context(), named("web", "uid-web"), ambient.StatusEnabled)
-		if err == nil || errors.Is(err, controller.ErrPodGone) {
+		if err == nil || errors.Is(err, feed.ErrPodGone) {
 			t.Errorf("got %v", err)
 		}
 	}
