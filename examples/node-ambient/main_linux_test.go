@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -229,5 +230,22 @@ func relayed(t *testing.T, pod *dataplanetest.Pod, proxy *ambienttest.Proxy, wan
 	seen, err := pod.Send(t.Context(), dataplanetest.Probe{Dst: netip.MustParseAddrPort("198.51.100.7:443")})
 	if err != nil || seen.Verdict != dataplanetest.Accepted || proxy.Relayed()-before != want {
 		t.Errorf("%s, %v, relayed %d times, want %d", seen, err, proxy.Relayed()-before, want)
+	}
+}
+
+// TestOutageIsLoggedOnce has a source that is away for several attempts, and then another failure.
+func TestOutageIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	observe := logFeed(t.Context(), slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})))
+	for range 3 {
+		observe(feed.Event{Kind: feed.Disconnected, Err: errors.New("refused")})
+	}
+	observe(feed.Event{Kind: feed.NotAnnotated, UID: "a", Err: errors.New("forbidden")})
+	observe(feed.Event{Kind: feed.Disconnected, Err: errors.New("refused")})
+	observe(feed.Event{Kind: feed.Connected})
+	observe(feed.Event{Kind: feed.Disconnected, Err: errors.New("refused")})
+	if got := strings.Count(out.String(), "refused"); got != 2 {
+		t.Errorf("the outages are logged %d times, want twice:\n%s", got, &out)
 	}
 }

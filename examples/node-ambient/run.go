@@ -45,9 +45,7 @@ func run(ctx context.Context, env environment) int {
 // serve runs the agent, with its feed and the plugin's socket, until the context ends or one of
 // them fails.
 func serve(ctx context.Context, o options, report *reporter, log *slog.Logger) (err error) {
-	pods := feed.NewClient(o.feed, feed.ClientOptions{Observe: func(e feed.Event) {
-		log.Log(ctx, levelOf(e.Err), "feed of pods", "event", e.Kind, "pod", e.UID, "error", e.Err)
-	}})
+	pods := feed.NewClient(o.feed, feed.ClientOptions{Observe: logFeed(ctx, log)})
 	settings, err := agentOptions(ctx, o, log)
 	if err != nil {
 		return err
@@ -82,6 +80,26 @@ func serve(ctx context.Context, o options, report *reporter, log *slog.Logger) (
 		return nil // the process is being stopped
 	}
 	return context.Cause(working)
+}
+
+// logFeed returns a log of the feed's events. While the source is away, every attempt to connect
+// fails: what has failed for the same reason before is logged at debug level.
+func logFeed(ctx context.Context, log *slog.Logger) func(feed.Event) {
+	var mu sync.Mutex
+	var last string
+	return func(e feed.Event) {
+		level := levelOf(e.Err)
+		if e.UID == "" {
+			mu.Lock()
+			now := fmt.Sprint(e.Kind, e.Err)
+			if now == last {
+				level = slog.LevelDebug
+			}
+			last = now
+			mu.Unlock()
+		}
+		log.Log(ctx, level, "feed of pods", "event", e.Kind, "pod", e.UID, "error", e.Err)
+	}
 }
 
 func levelOf(err error) slog.Level {
