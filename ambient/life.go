@@ -2,7 +2,10 @@
 
 package ambient
 
-import "cmp"
+import (
+	"cmp"
+	"strconv"
+)
 
 // Wanted is what should become of a pod on the node. The zero value withdraws it.
 type Wanted struct {
@@ -50,6 +53,11 @@ const (
 	DrainingRules
 )
 
+// String returns "none", "other", "planned" or "draining". The texts are stable.
+func (r Rules) String() string {
+	return text([]string{"none", "other", "planned", "draining"}, uint8(r))
+}
+
 // Proxy is how far the proxy is with a pod.
 type Proxy uint8
 
@@ -62,6 +70,17 @@ const (
 	// ProxyServes: the proxy's listeners are in the namespace.
 	ProxyServes
 )
+
+// String returns "untold", "told" or "serves". The texts are stable.
+func (p Proxy) String() string { return text([]string{"untold", "told", "serves"}, uint8(p)) }
+
+// text returns the text of a constant, or its number if it has none.
+func text(of []string, i uint8) string {
+	if int(i) < len(of) {
+		return of[i]
+	}
+	return strconv.Itoa(int(i))
+}
 
 // Status is the text of a pod's status annotation.
 type Status string

@@ -195,3 +195,15 @@ func disturb(r *rand.Rand, s Seen) Seen {
 	}
 	return s
 }
+
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	for got, want := range map[string]string{
+		fmt.Sprint(NoRules, OtherRules, PlannedRules, DrainingRules, Rules(9)): "none other planned draining 9",
+		fmt.Sprint(ProxyUntold, ProxyTold, ProxyServes, Proxy(9)):              "untold told serves 9",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -118,7 +118,7 @@ func testNode(t *testing.T, dataplane string) {
 	for line.Pod.Step != "" {
 		line = <-out
 	}
-	if line.Pod.UID != "7f0b" || line.Pod.Name != "web-0" || !line.Pod.Wanted || line.Pod.Error != "" || line.Pod.Proxy != string(ambient.ProxyServes) {
+	if line.Pod.UID != "7f0b" || line.Pod.Name != "web-0" || !line.Pod.Wanted || line.Pod.Error != "" || line.Pod.Proxy != "serves" || line.Pod.Rules != "planned" {
 		t.Errorf("the program reports %+v", line.Pod)
 	}
 	if code := end(); code != exitOK {

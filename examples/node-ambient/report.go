@@ -37,7 +37,7 @@ type podLine struct {
 // pod reports what the agent says of a pod.
 func (r *reporter) pod(p agent.Pod) {
 	line := podLine{
-		UID: p.UID, Namespace: p.Namespace, Name: p.Name, Wanted: p.Wanted.Enrolled, Rules: string(p.Seen.Rules), Proxy: string(p.Seen.Proxy),
+		UID: p.UID, Namespace: p.Namespace, Name: p.Name, Wanted: p.Wanted.Enrolled, Rules: p.Seen.Rules.String(), Proxy: p.Seen.Proxy.String(),
 		Status: string(p.Seen.Status), Step: string(p.Step), Since: p.Since,
 	}
 	if p.Err != nil {
