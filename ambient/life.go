@@ -69,10 +69,16 @@ const (
 	ProxyTold
 	// ProxyServes: the proxy's listeners are in the namespace.
 	ProxyServes
+	// ProxyLost: the proxy has acknowledged the pod, and its listeners have been missing since, for
+	// longer than it takes to open them. The proxy does not know: it would acknowledge the pod again,
+	// and open none.
+	ProxyLost
 )
 
-// String returns "untold", "told" or "serves". The texts are stable.
-func (p Proxy) String() string { return text([]string{"untold", "told", "serves"}, uint8(p)) }
+// String returns "untold", "told", "serves" or "lost". The texts are stable.
+func (p Proxy) String() string {
+	return text([]string{"untold", "told", "serves", "lost"}, uint8(p))
+}
 
 // text returns the text of a constant, or its number if it has none.
 func text(of []string, i uint8) string {
@@ -139,7 +145,8 @@ func (s Step) Waits() bool { return s == StepAwaitProxy || s == StepAwaitDrained
 // To enrol a pod, the agent tells the proxy and waits until it serves. Then it adds the pod to the
 // host's sets, so that no probe reaches the proxy, and at last it applies the rules. A pod that has
 // the rules already stays captured while no proxy serves it, and so does every pod with
-// Wanted.Closed: its connections are refused, and its status says "pending".
+// Wanted.Closed: its connections are refused, and its status says "pending". A proxy that has lost
+// the pod's listeners is told to forget the pod, and then told of it anew.
 //
 // To withdraw a pod, the agent lets new connections go direct and waits for the end of those that
 // the proxy has. Then the proxy forgets the pod, and the agent removes the rules. It keeps the
@@ -189,8 +196,12 @@ func (s Seen) captures() bool { return s.Rules == PlannedRules || s.Rules == Oth
 
 // serve makes the proxy serve the pod.
 func (s Seen) serve() Step {
-	if s.Proxy == ProxyUntold {
+	switch s.Proxy {
+	case ProxyUntold:
 		return StepTell
+	case ProxyLost:
+		return StepWithdraw
+	case ProxyTold, ProxyServes:
 	}
 	return StepAwaitProxy
 }

@@ -29,7 +29,8 @@ func TestNext(t *testing.T) {
 		"rules flushed":      {Wanted{Enrolled: true}, with(enrolled, func(s *Seen) { s.Rules = NoRules }), []Step{StepApply}},
 		"rules changed":      {Wanted{Enrolled: true}, with(enrolled, func(s *Seen) { s.Rules = OtherRules }), []Step{StepApply}},
 		"proxy lost":         {Wanted{Enrolled: true}, with(enrolled, func(s *Seen) { s.Proxy = ProxyUntold }), []Step{StepPending, StepTell, StepAwaitProxy}},
-		"listeners lost":     {Wanted{Enrolled: true}, with(enrolled, func(s *Seen) { s.Proxy = ProxyTold }), []Step{StepPending, StepAwaitProxy}},
+		"listeners missing":  {Wanted{Enrolled: true}, with(enrolled, func(s *Seen) { s.Proxy = ProxyTold }), []Step{StepPending, StepAwaitProxy}},
+		"listeners lost":     {Wanted{Enrolled: true}, with(enrolled, func(s *Seen) { s.Proxy = ProxyLost }), []Step{StepPending, StepWithdraw, StepTell, StepAwaitProxy}},
 		"address taken":      {Wanted{Enrolled: true}, with(enrolled, func(s *Seen) { s.InSets = false }), []Step{StepEnter}},
 		"wanted again":       {Wanted{Enrolled: true}, with(enrolled, func(s *Seen) { s.Rules = DrainingRules }), []Step{StepApply}},
 		"not wanted":         {Wanted{}, enrolled, []Step{StepDrain, StepAwaitDrained}},
@@ -50,7 +51,7 @@ func everySeen() (all []Seen) {
 	booleans := []bool{false, true}
 	for _, open := range booleans {
 		for rules := NoRules; rules <= DrainingRules; rules++ {
-			for proxy := ProxyUntold; proxy <= ProxyServes; proxy++ {
+			for proxy := ProxyUntold; proxy <= ProxyLost; proxy++ {
 				for _, drained := range booleans {
 					for _, inSets := range booleans {
 						for _, status := range []Status{NoStatus, StatusPending, StatusEnabled} {
@@ -114,7 +115,7 @@ func judge(wanted Wanted, seen Seen, step Step) string {
 		return judgeApply(wanted, seen)
 	case step == StepEnabled && (!serves || seen.Rules != PlannedRules):
 		return "claims too much"
-	case step == StepWithdraw && !wanted.Gone && (seen.Rules == PlannedRules || seen.Rules == OtherRules):
+	case step == StepWithdraw && !wanted.Gone && seen.Proxy != ProxyLost && (seen.Rules == PlannedRules || seen.Rules == OtherRules):
 		return "cuts off a pod that is still captured"
 	case step == StepClose && seen.Rules != NoRules && !wanted.Gone:
 		return "loses the way to the rules"
@@ -185,7 +186,9 @@ func disturb(r *rand.Rand, s Seen) Seen {
 	case 0:
 		s.Rules = []Rules{NoRules, OtherRules}[r.IntN(2)]
 	case 1:
-		s.Proxy = Proxy(r.IntN(int(s.Proxy) + 1))
+		if s.Proxy != ProxyUntold {
+			s.Proxy = []Proxy{ProxyUntold, ProxyTold, ProxyLost}[r.IntN(3)]
+		}
 	case 2:
 		s.InSets = false
 	case 3: // the agent restarts: its journal knows the rest
@@ -200,7 +203,7 @@ func TestTexts(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
 		fmt.Sprint(NoRules, OtherRules, PlannedRules, DrainingRules, Rules(9)): "none other planned draining 9",
-		fmt.Sprint(ProxyUntold, ProxyTold, ProxyServes, Proxy(9)):              "untold told serves 9",
+		fmt.Sprint(ProxyUntold, ProxyTold, ProxyServes, ProxyLost, Proxy(9)):   "untold told serves lost 9",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

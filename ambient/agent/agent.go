@@ -90,6 +90,9 @@ type Options struct {
 	TellTimeout time.Duration
 	// Round is how often each pod is looked at although nothing has happened; a minute if zero.
 	Round time.Duration
+	// ListenerRound is how often the proxy's listeners are looked for in the pods that it serves; 2 s
+	// if zero. Where they are missing a second later, the proxy is told of the pod anew.
+	ListenerRound time.Duration
 	// Parallel is how many pods are worked on at once, not counting those that wait; 8 if zero.
 	Parallel int
 	// Observe is called, from several goroutines, before each step, after each failure, when a pod is
@@ -128,7 +131,7 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 		return nil, fmt.Errorf("ambient agent: %w", err)
 	}
 	o.DrainTimeout, o.TellTimeout = cmp.Or(o.DrainTimeout, 30*time.Second), cmp.Or(o.TellTimeout, 5*time.Second)
-	o.Round, o.Parallel = cmp.Or(o.Round, time.Minute), cmp.Or(o.Parallel, 8)
+	o.Round, o.ListenerRound, o.Parallel = cmp.Or(o.Round, time.Minute), cmp.Or(o.ListenerRound, 2*time.Second), cmp.Or(o.Parallel, 8)
 	if o.Observe == nil {
 		o.Observe = func(Pod) {}
 	}
@@ -187,6 +190,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	watching, unwatched := context.WithCancelCause(ctx)
 	defer unwatched(nil)
 	parts.Go(func() { unwatched(a.notice(watching)) })
+	parts.Go(func() { a.glance(ctx) })
 	a.mu.Lock()
 	a.start = func(w *worker) { working.Go(func() { w.run(ctx) }) }
 	for _, w := range a.workers {
@@ -231,6 +235,24 @@ func (a *Agent) notice(ctx context.Context) error {
 			if _, is := slices.BinarySearch(changed.Keys, uid); is || changed.Lost {
 				w.nudge()
 			}
+		}
+		a.mu.Unlock()
+	}
+}
+
+// glance makes all workers look for the proxy's listeners from time to time.
+func (a *Agent) glance(ctx context.Context) {
+	ticker := time.NewTicker(a.options.ListenerRound)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		a.mu.Lock()
+		for _, w := range a.workers {
+			w.glance()
 		}
 		a.mu.Unlock()
 	}

@@ -19,6 +19,10 @@
 // serves a pod if it has acknowledged it and its listeners are in the pod's namespace. A pod is
 // drained when the proxy's connections have left that namespace.
 //
+// No notice tells that listeners are gone. The agent looks for them every few seconds
+// (Options.ListenerRound). A proxy that has lost those of a pod, and does not notice, is told to
+// forget the pod, and then told of it anew.
+//
 // # Restart
 //
 // The journal has a record of each pod that may have rules. With it the agent tells a proxy at once

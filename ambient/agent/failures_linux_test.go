@@ -5,8 +5,11 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/interception"
@@ -134,4 +137,39 @@ func TestApplyFails(t *testing.T) {
 	b.apply.Store(false)
 	n.awaitSelection(a, "a")
 	n.connect(pod, proxy, 1)
+}
+
+// TestListenersLost has a proxy that loses the listeners of one of two pods, and does not notice.
+// The agent finds out by itself, tells the proxy of that pod anew, and leaves the other pod alone.
+func TestListenersLost(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.options.ListenerRound = 10 * time.Millisecond
+	pod, other := n.pod("a"), n.pod("b")
+	a, _ := n.run()
+	proxy := n.proxy(nil)
+	n.feed <- told(object("a"), object("b"))
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	n.awaitStatus(a, "b", ambient.StatusEnabled)
+	alive := n.open(other)
+	want := []ambient.Status{ambient.StatusEnabled}
+	for range 2 { // the second time the proxy has longer
+		proxy.LoseListeners("a")
+		want = append(want, ambient.StatusPending, ambient.StatusEnabled)
+		statuses := func() []ambient.Status {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return n.statuses["a"]
+		}
+		n.await(func() bool { return slices.Equal(statuses(), want) }, func() string {
+			return fmt.Sprintf("the pod has had the statuses %q, want %q; the agent says %s", statuses(), want, describe(a))
+		})
+		n.connect(pod, proxy, 1)
+	}
+	n.exchange(alive)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if got := n.statuses["b"]; len(got) != 1 {
+		t.Errorf("the other pod has the statuses %q, want that it was enabled once", got)
+	}
 }

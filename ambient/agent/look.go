@@ -135,8 +135,8 @@ func (w *worker) lookWhetherDrained() error {
 	if w.seen.Drained = time.Since(w.draining) >= w.agent.options.DrainTimeout; w.seen.Drained {
 		return nil
 	}
-	found, err := proxySockets(w.namespace, w.agent.options.Numbers, func(s sockets) bool { return s.connected })
-	w.seen.Drained = !found.connected
+	connected, err := proxyIsConnected(w.namespace, w.agent.options.Numbers)
+	w.seen.Drained = err == nil && !connected
 	return err
 }
 
@@ -148,13 +148,31 @@ func (w *worker) lookAtProxy(wanted ambient.Wanted) (ambient.Proxy, error) {
 	case !wanted.Enrolled: // a proxy may have it, and has to be told
 		return ambient.ProxyTold, nil
 	case !w.told || w.agent.server.Await(ended(), w.uid) != nil:
+		w.missing = time.Time{}
 		return ambient.ProxyUntold, nil
 	}
-	found, err := proxySockets(w.namespace, w.agent.options.Numbers, func(s sockets) bool { return s.listening })
-	if err != nil || !found.listening {
+	listens, err := proxyListens(w.namespace, w.agent.options.Numbers)
+	if err != nil {
 		return ambient.ProxyTold, err
 	}
-	return ambient.ProxyServes, nil
+	return w.judge(listens), nil
+}
+
+// judge says how far a proxy is that has acknowledged the pod. If it loses its listeners again and
+// again, it has longer each time.
+func (w *worker) judge(listens bool) ambient.Proxy {
+	now := time.Now()
+	switch {
+	case listens:
+		w.missing = time.Time{}
+		return ambient.ProxyServes
+	case w.missing.IsZero():
+		w.missing, w.patience = now, w.losses.Next(now)
+	case now.Sub(w.missing) >= w.patience:
+		w.missing = time.Time{}
+		return ambient.ProxyLost
+	}
+	return ambient.ProxyTold
 }
 
 // ended returns a context with which a call that could wait answers at once.

@@ -9,9 +9,10 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// sockets is what a proxy has in the namespace of a pod.
-type sockets struct{ listening, connected bool }
+func proxyListens(*interception.Netns, ambient.Numbers) (bool, error) {
+	return false, interception.ErrUnsupported
+}
 
-func proxySockets(*interception.Netns, ambient.Numbers, func(sockets) bool) (sockets, error) {
-	return sockets{}, interception.ErrUnsupported
+func proxyIsConnected(*interception.Netns, ambient.Numbers) (bool, error) {
+	return false, interception.ErrUnsupported
 }

@@ -31,8 +31,9 @@ type Pod struct {
 
 // worker does what has to be done for one pod.
 type worker struct {
-	agent *Agent
-	uid   string
+	agent   *Agent
+	uid     string
+	glances chan struct{} // has a value when it is time to look for the proxy's listeners
 
 	mu      sync.Mutex
 	alert   chan struct{} // closed when there is news
@@ -54,16 +55,20 @@ type worker struct {
 	set        bool // the server was told of the pod
 	told       bool // and with the open namespace
 	draining   time.Time
+	missing    time.Time     // since when the proxy's listeners are; zero if they are not
+	patience   time.Duration // how long they may be
 	seen       ambient.Seen
 	failures   upkeep.Series
 	looks      upkeep.Series
+	losses     upkeep.Series
 }
 
 func newWorker(a *Agent, uid string) *worker {
 	return &worker{
-		agent: a, uid: uid, alert: make(chan struct{}), state: Pod{UID: uid, Since: time.Now()},
+		agent: a, uid: uid, glances: make(chan struct{}, 1), alert: make(chan struct{}), state: Pod{UID: uid, Since: time.Now()},
 		failures: upkeep.Series{First: 50 * time.Millisecond, Most: 10 * time.Second, Calm: time.Minute},
 		looks:    upkeep.Series{First: time.Millisecond, Most: 250 * time.Millisecond, Calm: time.Minute},
+		losses:   upkeep.Series{First: time.Second, Most: time.Minute, Calm: 10 * time.Second},
 	}
 }
 
@@ -114,17 +119,43 @@ func (w *worker) run(ctx context.Context) {
 			return
 		}
 		w.rest(true)
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-alert:
-		case <-timer.C:
-		}
-		timer.Stop()
+		w.wait(ctx, alert, pause)
 		w.rest(false)
 		if ctx.Err() != nil {
 			return
 		}
+	}
+}
+
+// wait waits for news, until the pause is over, or until a proxy that serves the pod has lost its
+// listeners: no notice tells of that.
+func (w *worker) wait(ctx context.Context, alert <-chan struct{}, pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-alert:
+			return
+		case <-timer.C:
+			return
+		case <-w.glances:
+			if w.seen.Proxy != ambient.ProxyServes || w.state.Step != "" {
+				continue
+			}
+			if listens, err := proxyListens(w.namespace, w.agent.options.Numbers); err != nil || !listens {
+				return
+			}
+		}
+	}
+}
+
+// glance makes the worker look for the proxy's listeners, if it waits.
+func (w *worker) glance() {
+	select {
+	case w.glances <- struct{}{}:
+	default: // it is to look already
 	}
 }
 
