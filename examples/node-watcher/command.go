@@ -47,6 +47,8 @@ type options struct {
 	// namespace/name; empty if none is watched.
 	installation string
 	repair       string // a repairconf.Config, as JSON; empty: pods are only watched
+	feed         string // the socket of ambient mode's feed; empty: no agent is fed
+	ambient      string // an ambientconf.Config, as JSON
 	level        slog.Level
 	about        bool // print the version, and exit
 	// silence is for how long the API server may stay silent.
@@ -82,6 +84,9 @@ func parse(env environment) (options, error) {
 	flags.StringVar(&o.installation, "installation", "",
 		"the ConfigMap, as `namespace/name`, that only the end of the installation removes; empty: it isn't watched")
 	flags.StringVar(&o.repair, "repair", "", "what is to be done about pods that are not captured, as `JSON`; empty: nothing")
+	flags.StringVar(&o.feed, "feed", "", "`socket` to make for the agent of ambient mode (docs/ambient-feed.md), in a directory that "+
+		"no other user may write to; empty: none, and no namespaces are watched")
+	flags.StringVar(&o.ambient, "ambient", "{}", "settings of ambient mode as `JSON`")
 	flags.DurationVar(&o.silence, "silence", 3*time.Minute,
 		"for how `long` the API server may be silent until this program isn't ready; a quiet watch has an answer about once a minute")
 	flags.TextVar(&o.level, "log-level", slog.LevelInfo, "`level` of the log")
@@ -127,49 +132,72 @@ func run(ctx context.Context, env environment) int {
 func watch(ctx context.Context, env environment, o options, log *slog.Logger) error {
 	memory := footprint.NewTrimmer(env.trimAfter, env.trim, log)
 	defer memory.Stop()
-	say := &announcer{to: env.stdout, log: log, memory: memory}
-	pods, err := answers.New(answers.Options{
-		Server: o.server, Node: o.node, Version: env.version, Log: log, OnStatus: say.status, OnPod: say.pod, Silence: o.silence,
-	})
-	if err != nil {
-		return err
-	}
-	if err := countChanges(pods.Informer(), memory); err != nil {
-		return err
-	}
-	var after *repairer
-	if o.repair != "" {
-		if after, err = newRepairer(o.repair, pods, o, env.version, log, say.line); err != nil {
-			return err
-		}
-	}
-	installation, err := newInstallation(o, env.version, log, say)
-	if err != nil {
-		return err
-	}
-	listener, err := agentserver.Listen(ctx, o.dir)
+	tasks, err := prepare(ctx, env, o, memory, log)
 	if err != nil {
 		return err
 	}
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	var group sync.WaitGroup
-	group.Go(func() { end(pods.Run(working)) })
-	if installation != nil {
-		group.Go(func() { installation.Run(working) })
+	for _, work := range tasks {
+		group.Go(func() { end(work(working)) })
 	}
-	if after != nil {
-		group.Go(func() { end(after.run(working)) })
-	}
-	group.Go(func() {
-		server := agentserver.Server{Pods: asked{pods, memory}, Status: pods, OnError: func(err error) { log.Warn("a request failed", "error", err) }}
-		end(server.Serve(working, listener))
-	})
 	group.Wait()
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the process is being stopped
 	}
 	return context.Cause(working)
+}
+
+// task works until its context ends. The end of one is that of all.
+type task func(context.Context) error
+
+// prepare returns what this process does. The sockets exist when it returns.
+func prepare(ctx context.Context, env environment, o options, memory *footprint.Trimmer, log *slog.Logger) ([]task, error) {
+	say := &announcer{to: env.stdout, log: log, memory: memory}
+	keep, err := namesToKeep(o)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := answers.New(answers.Options{
+		Server: o.server, Node: o.node, Version: env.version, Log: log, OnStatus: say.status, OnPod: say.pod, Silence: o.silence, Keep: keep,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := countChanges(pods.Informer(), memory); err != nil {
+		return nil, err
+	}
+	tasks := []task{pods.Run}
+	installation, err := newInstallation(o, env.version, log, say)
+	if err != nil {
+		return nil, err
+	}
+	if installation != nil {
+		tasks = append(tasks, func(ctx context.Context) error { installation.Run(ctx); return nil })
+	}
+	if o.repair != "" {
+		after, err := newRepairer(o.repair, pods, o, env.version, log, say.line)
+		if err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, after.run)
+	}
+	listener, err := agentserver.Listen(ctx, o.dir)
+	if err != nil {
+		return nil, err
+	}
+	server := agentserver.Server{Pods: asked{pods, memory}, Status: pods, OnError: func(err error) { log.Warn("a request failed", "error", err) }}
+	tasks = append(tasks, func(ctx context.Context) error { return server.Serve(ctx, listener) })
+	if o.feed == "" {
+		return tasks, nil
+	}
+	fed, err := newFeeder(ctx, pods, o, env.version, memory, log)
+	if err != nil {
+		_ = listener.Close() // it would say that it is closed
+		return nil, err
+	}
+	return append(tasks, fed.run), nil
 }
 
 // newInstallation creates the watch on the object that is removed only at the end of the

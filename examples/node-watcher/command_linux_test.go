@@ -8,11 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net/http"
-	"net/http/httptest"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -32,9 +28,11 @@ func TestUsage(t *testing.T) {
 		"-node=a -server=http://a":              exitUsage,
 		"-dir=/d -server=http://a":              exitUsage,
 		"-node=a -dir=/d -server=http://a more": exitUsage,
-		"-node=a -dir=/d -server=http://a -log-level=loud":   exitUsage,
-		"-node=a -dir=/no/such/dir -server=http://127.0.0.1": exitFailure,
-		"-node=a -dir=/d -server=nothing://%":                exitFailure,
+		"-node=a -dir=/d -server=http://a -log-level=loud":                             exitUsage,
+		"-node=a -dir=/no/such/dir -server=http://127.0.0.1":                           exitFailure,
+		"-node=a -dir=/d -server=nothing://%":                                          exitFailure,
+		"-node=a -dir=/d -server=http://127.0.0.1 -feed=/d/f -ambient={":               exitFailure,
+		`-node=a -dir=/d -server=http://127.0.0.1 -feed=/d/f -ambient={"unknown":"1"}`: exitFailure,
 	} {
 		var out bytes.Buffer
 		if got := run(t.Context(), environment{args: strings.Fields(args), stdout: io.Discard, stderr: &out, trimAfter: time.Hour}); got != code || out.Len() == 0 {
@@ -83,19 +81,10 @@ func heardUntilReady(t *testing.T, stdout io.Reader) (said []podsource.AgentStat
 // TestProcess: the process answers, and ends with its standard input.
 func TestProcess(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "node-watcher")
-	if output, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, output)
-	}
 	cluster := fakecluster.New()
 	cluster.Put(fakecluster.Pod{Namespace: "shop", Name: "web-0", UID: "7f0b", Node: "a"}, fakecluster.Pod{Namespace: "shop", Name: "web-1", Node: "b"})
-	server := httptest.NewServer(cluster.Handler())
-	t.Cleanup(func() { cluster.Refuse(http.StatusServiceUnavailable); server.Close() })
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	process := exec.Command(program, "-node=a", "-dir="+dir, "-server="+server.URL)
+	dir := privateDirectory(t)
+	process := exec.Command(program(t), "-node=a", "-dir="+dir, "-server="+serve(t, cluster))
 	process.Env = []string{}
 	stdin, err := process.StdinPipe()
 	if err != nil {

@@ -12,6 +12,10 @@
 // also handles the pods that are not captured, with package repair/controller: it knows all pods
 // already, and another process would take more memory than all its work.
 //
+// With -feed it also tells the agent of ambient mode, the program node-ambient, about the pods and
+// their namespaces, and writes the pods' status annotations, by the protocol of
+// docs/ambient-feed.md. Only then does it watch namespaces, of which it keeps names and labels.
+//
 // It reports changes of its state as lines of JSON on standard output; its log is JSON lines on
 // standard error. The status on its socket includes how the API server answers now, and is not
 // ready once the API server has been silent for as long as -silence. It ends when its standard
@@ -19,5 +23,5 @@
 //
 // Goals: little memory, bounded for each pod; no wake-up while nothing changes on the node, except
 // for repair. Non-goals: pods of other nodes, and changing anything in the cluster beyond the
-// operator's policy for pods that are not captured.
+// operator's policy for pods that are not captured and the annotations of ambient mode.
 package main

@@ -35,7 +35,7 @@ type Pods struct {
 	brokenAt string // the version of what was known when the watch broke; may be empty
 }
 
-// Options configure whose pods are watched, and who receives reports. All fields but the last three
+// Options configure whose pods are watched, and who receives reports. All fields but the last four
 // must be set.
 type Options struct {
 	Server Server
@@ -50,6 +50,9 @@ type Options struct {
 	// OnPod, if not nil, receives each pod at first and whenever [Pods.Pod] returns something else
 	// for it; pod is nil if it was removed or is too large. It is not called concurrently.
 	OnPod func(ref podsource.Ref, pod *interception.Pod)
+	// Keep are the names of labels and annotations that the informer keeps even of a pod that is too
+	// large.
+	Keep []string
 	// Silence is for how long the API server may be silent before Status is not ready; 0 stands for
 	// 3 minutes.
 	Silence time.Duration
@@ -77,7 +80,7 @@ func New(o Options) (*Pods, error) {
 	if err != nil {
 		return nil, err
 	}
-	informer, err := client.Informer(o.Node, controller.Selection{})
+	informer, err := client.Informer(o.Node, controller.Selection{}, o.Keep...)
 	if err != nil {
 		return nil, err
 	}
