@@ -172,8 +172,9 @@ func TestFeed(t *testing.T) {
 
 // TestAnotherPodIsNotAnnotated has a pod replaced by one of the same name before the annotation is
 // written.
+//
+//nolint:paralleltest // other tests call run, which sets the logger of client-go for the whole process
 func TestAnotherPodIsNotAnnotated(t *testing.T) {
-	t.Parallel()
 	cluster := fakecluster.New()
 	cluster.PutNamespace("shop", nil)
 	cluster.Put(fakecluster.Pod{Namespace: "shop", Name: "web-0", UID: "new", Node: "a"})
@@ -219,8 +220,9 @@ func watchWithFeed(t *testing.T, cluster *fakecluster.Cluster, log *slog.Logger,
 
 // TestLargePodsKeepWhatSelectorsRead has a pod that is too large to be kept, and selectors with a
 // label of their own.
+//
+//nolint:paralleltest // other tests call run, which sets the logger of client-go for the whole process
 func TestLargePodsKeepWhatSelectorsRead(t *testing.T) {
-	t.Parallel()
 	cluster := fakecluster.New()
 	cluster.PutNamespace("shop", nil)
 	cluster.Put(fakecluster.Pod{
@@ -236,11 +238,11 @@ func TestLargePodsKeepWhatSelectorsRead(t *testing.T) {
 }
 
 // TestNamespacesAreWatchedForTheFeedAlone runs the program without a feed.
+//
+//nolint:paralleltest // other tests call run, which sets the logger of client-go for the whole process
 func TestNamespacesAreWatchedForTheFeedAlone(t *testing.T) {
-	t.Parallel()
 	for name, with := range map[string]bool{"with a feed": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			cluster, asked, pods := fakecluster.New(), make(chan struct{}, 100), make(chan struct{}, 100)
 			cluster.Put(fakecluster.Pod{Namespace: "shop", Name: "web-0", UID: "7f0b", Node: "a"})
 			cluster.Answer(func(r *http.Request) int {
