@@ -15,13 +15,14 @@ import (
 	"github.com/meshcni/meshcni/internal/unixsocket"
 )
 
-// connection is a proxy that has connected. The server's mu guards number, snapshot, complete and
-// told.
+// connection is a proxy that has connected. The server's mu guards number, since, snapshot, complete
+// and told.
 type connection struct {
 	server *Server
 	socket *net.UnixConn
 
 	number   int             // of its hello
+	since    time.Time       // when it said hello
 	snapshot []string        // the pods that it must still be told of before it may be ready
 	complete bool            // the snapshot has been sent
 	told     map[string]told // the pods that it was told of, and has not been told to forget

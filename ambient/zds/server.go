@@ -63,6 +63,7 @@ type Server struct {
 	live    []*connection  // those that said hello, oldest first
 	hellos  int            // how many there have been
 	lost    time.Time      // when the last one ended
+	ended   error          // why a connection ended last, with or without a hello
 }
 
 // pod is what the caller set.
@@ -116,9 +117,9 @@ func (s *Server) Serve(ctx context.Context) {
 		}
 		connections.Go(func() {
 			c := &connection{server: s, socket: accepted, told: map[string]told{}}
-			err := c.serve(ctx)
-			s.leave(c)
-			s.options.Observe(Event{Connection: c.number, Err: fmt.Errorf("connection to the proxy: %w", err)})
+			err := fmt.Errorf("connection to the proxy: %w", c.serve(ctx))
+			s.leave(c, err)
+			s.options.Observe(Event{Connection: c.number, Err: err})
 		})
 	}
 }
@@ -167,7 +168,7 @@ func (s *Server) change(change func()) {
 func (s *Server) join(c *connection) {
 	s.change(func() {
 		s.hellos++
-		c.number = s.hellos
+		c.number, c.since = s.hellos, time.Now()
 		for uid := range s.pods {
 			c.snapshot = append(c.snapshot, uid)
 		}
@@ -176,8 +177,9 @@ func (s *Server) join(c *connection) {
 	})
 }
 
-func (s *Server) leave(c *connection) {
+func (s *Server) leave(c *connection, err error) {
 	s.change(func() {
+		s.ended = err
 		before := len(s.live)
 		s.live = slices.DeleteFunc(s.live, func(other *connection) bool { return other == c })
 		if len(s.live) < before {
