@@ -120,6 +120,8 @@ type Agent struct {
 	changed    chan struct{}      // closed at the next change of anything above
 	workers    map[string]*worker // by UID
 	start      func(*worker)      // nil unless Run runs
+	withdrawn  withdrawn
+	retired    chan struct{} // closed when a worker has retired
 }
 
 // New listens on the proxy's socket, and reads the journal. The caller then calls [Agent.Run]: a
@@ -139,6 +141,7 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 		options: o, slots: make(chan struct{}, o.Parallel), pods: map[string]ambient.Pod{},
 		namespaces: map[string]ambient.Namespace{}, changed: make(chan struct{}), workers: map[string]*worker{},
 		stopped: make(chan struct{}), told: make(chan struct{}),
+		retired: make(chan struct{}), withdrawn: withdrawn{uids: map[string]bool{}},
 	}
 	a.sets, a.search.finder = sets{options: &a.options, former: map[netip.Addr][]string{}}, o.Finder
 	records, err := a.records()

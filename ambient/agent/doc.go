@@ -36,6 +36,12 @@
 // from another agent goes on with its pods, because it is told of them before it is told that these
 // are all.
 //
+// # Withdrawal by command
+//
+// [Agent.Withdraw] takes pods out of the mesh, or all, as an uninstallation has to: without it,
+// their rules would outlast the agent. The agent remembers it in memory alone, and so enrols the
+// pods again after a restart.
+//
 // # Connections
 //
 // A pod that is enrolled or withdrawn while it runs keeps its connections, and new ones go the new

@@ -15,11 +15,11 @@ import (
 )
 
 // ErrUnknownPod is wrapped by the error of [Agent.Enrol] if the feed has not told of the pod, or of
-// its namespace, in time.
+// its namespace, in time. [Agent.Withdraw] does not wait for the feed.
 var ErrUnknownPod = errors.New("the agent has not heard of the pod: see whether it reaches the API server")
 
-// ErrStopped is wrapped by the error of [Agent.Enrol] if [Agent.Run] does not run any more, or not
-// yet.
+// ErrStopped is wrapped by the errors of [Agent.Enrol] and [Agent.Withdraw] if [Agent.Run] does not
+// run any more. For Enrol it also means that Run has not begun.
 var ErrStopped = errors.New("the agent does not run")
 
 // ErrReplaced is wrapped by the error of [Agent.Enrol] if another namespace was handed over for the

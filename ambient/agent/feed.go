@@ -101,6 +101,7 @@ func (a *Agent) update(change ambient.Change) map[string]bool {
 	}
 	for _, uid := range change.Gone {
 		delete(a.pods, uid)
+		delete(a.withdrawn.uids, uid)
 		concerned[uid] = true
 	}
 	return concerned
@@ -141,14 +142,18 @@ func (a *Agent) released(uid string, addresses []netip.Addr) {
 	}
 }
 
-// decide decides about a pod, if it and its namespace are known. The caller holds mu.
+// decide decides about a pod, if it and its namespace are known. A pod that was withdrawn by
+// command is not enrolled. The caller holds mu.
 func (a *Agent) decide(uid string) (decision interception.Decision, known bool) {
 	pod, known := a.pods[uid]
 	namespace, both := a.namespaces[pod.Namespace]
-	if !known || !both {
-		return interception.Decision{}, false
+	if known = known && both; known {
+		decision = ambient.Enrolled(pod, namespace, a.options.Policy)
 	}
-	return ambient.Enrolled(pod, namespace, a.options.Policy), true
+	if decision.Capture && a.withdrawn.has(uid) || !known && a.withdrawn.all {
+		return interception.Decision{Reason: ReasonWithdrawn}, true
+	}
+	return decision, known
 }
 
 // wanted returns what is wanted of a pod, and the pod. It is not known as long as the feed may
@@ -157,12 +162,13 @@ func (a *Agent) wanted(uid string) (wanted ambient.Wanted, pod ambient.Pod, know
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	pod, told := a.pods[uid]
+	withdrawn := a.withdrawn.has(uid)
 	if !told {
-		return ambient.Wanted{Gone: true}, pod, a.complete
+		return ambient.Wanted{Gone: !withdrawn || a.complete}, pod, withdrawn || a.complete
 	}
 	if pod.Finished() {
 		return ambient.Wanted{Gone: true}, pod, true
 	}
 	decision, known := a.decide(uid)
-	return ambient.Wanted{Enrolled: decision.Capture, Closed: a.options.Closed}, pod, known
+	return ambient.Wanted{Enrolled: decision.Capture, Closed: a.options.Closed}, pod, known || withdrawn
 }

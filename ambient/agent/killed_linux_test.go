@@ -149,14 +149,16 @@ func (n *node) follow(enrolled bool) {
 }
 
 // bothServed reports whether two pods are captured and served.
-func bothServed(pods []Pod) bool {
-	served := 0
+func bothServed(pods []Pod) bool { return served(pods) == 2 }
+
+// served counts the pods that are captured and served.
+func served(pods []Pod) (many int) {
 	for _, pod := range pods {
 		if pod.Step == "" && pod.Seen.Rules == ambient.PlannedRules && pod.Seen.Proxy == ambient.ProxyServes {
-			served++
+			many++
 		}
 	}
-	return served == 2
+	return many
 }
 
 // all tells of all pods.

@@ -23,10 +23,20 @@ func (w *worker) know(pod ambient.Pod) {
 	w.pod = pod
 }
 
-// addresses returns the pod's addresses. The plugin knows them before the API server does.
+// name notes the pod's names, before the feed tells of the pod.
+func (w *worker) name(namespace, name string) {
+	w.pod.Namespace, w.pod.Name = namespace, name
+	w.state.Namespace, w.state.Name = namespace, name
+}
+
+// addresses returns the pod's addresses. The plugin knows them before the API server does. While
+// the feed has not told of a pod, the host's sets know those that it had.
 func (w *worker) addresses() []netip.Addr {
-	if len(w.pod.Addresses) == 0 && w.event != nil {
+	switch {
+	case len(w.pod.Addresses) == 0 && w.event != nil:
 		return w.event.pod.IPs
+	case w.pod.UID == "":
+		return w.agent.sets.of(w.uid)
 	}
 	return w.pod.Addresses
 }

@@ -65,6 +65,7 @@ func (a *Agent) remember(record recorded) error {
 	w := newWorker(a, uid)
 	w.plan, w.recorded, w.recordedIn, w.set = record.Plan, true, record.NetnsID, true
 	w.damaged, w.state.Err = record.damage != nil, record.damage
+	w.name(record.Namespace, record.Name)
 	a.workers[uid] = w
 	return nil
 }

@@ -28,8 +28,10 @@ type sets struct {
 	busy  sync.RWMutex // edits share it, and a look at all members excludes them
 	mu    sync.Mutex
 	ready bool // the plan is there, and owners are known
-	has   map[interception.Family]bool
-	owner map[netip.Addr]string // UIDs
+	// suspended means that no pod is in the mesh, by command, and the host has no rules.
+	suspended bool
+	has       map[interception.Family]bool
+	owner     map[netip.Addr]string // UIDs
 	// former are the pods from which another one has taken an address that it still has. They do not
 	// take it back: the last one to get an address is the one that runs.
 	former map[netip.Addr][]string
@@ -57,6 +59,9 @@ func (s *sets) keep(ctx context.Context, read func()) {
 func (s *sets) refresh(ctx context.Context) error {
 	s.busy.Lock()
 	defer s.busy.Unlock()
+	if s.isSuspended() {
+		return nil
+	}
 	plan, state, err := s.restore(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,4 +241,32 @@ func (s *sets) edited(edit interception.SetEdit) {
 		}
 		s.owner[address] = owner
 	}
+}
+
+func (s *sets) isSuspended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.suspended
+}
+
+// suspend removes the host's plan, which stays away until resume is called. It may be called again
+// after an error.
+func (s *sets) suspend(ctx context.Context) error {
+	s.busy.Lock()
+	defer s.busy.Unlock()
+	if err := s.options.Dataplane.Remove(ctx, s.options.Host, s.options.Owner); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.suspended, s.ready = true, true
+	s.owner, s.has, s.former = map[netip.Addr]string{}, map[interception.Family]bool{}, map[netip.Addr][]string{}
+	return nil
+}
+
+// resume has the plan applied again, with the next edit or look.
+func (s *sets) resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.suspended, s.ready = false, false
 }

@@ -183,6 +183,8 @@ func (a *Agent) retire(w *worker) bool {
 		return false
 	}
 	delete(a.workers, w.uid)
+	close(a.retired)
+	a.retired = make(chan struct{})
 	return true
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/meshcni/meshcni/internal/unixsocket"
 )
 
-// connection is a proxy that has connected. The server's mu guards number, since, snapshot, complete
-// and told.
+// connection is a proxy that has connected. The server's mu guards number, since, snapshot,
+// complete and told.
 type connection struct {
 	server *Server
 	socket *net.UnixConn
