@@ -47,11 +47,7 @@ func enrol(ctx context.Context, socket string, pod Pod, namespace *os.File) (int
 		return interception.Decision{}, err
 	}
 	message.Header.Set("Content-Type", "application/json")
-	transport := http.Transport{
-		DisableKeepAlives: true, DisableCompression: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, socket, namespace) },
-	}
-	answer, err := transport.RoundTrip(message)
+	answer, err := transportTo(socket, namespace).RoundTrip(message)
 	if err != nil {
 		return interception.Decision{}, err
 	}
@@ -60,6 +56,15 @@ func enrol(ctx context.Context, socket string, pod Pod, namespace *os.File) (int
 		return interception.Decision{}, err
 	}
 	return parseAnswer(answer.StatusCode, body)
+}
+
+// transportTo returns what makes one connection to the agent at a socket, with a namespace if there
+// is one (not nil).
+func transportTo(socket string, namespace *os.File) *http.Transport {
+	return &http.Transport{
+		DisableKeepAlives: true, DisableCompression: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, socket, namespace) },
+	}
 }
 
 // dial connects to the agent. The first bytes that are written carry the namespace.
@@ -71,6 +76,9 @@ func dial(ctx context.Context, socket string, namespace *os.File) (net.Conn, err
 	if err := unixsocket.CheckPeer(conn); err != nil {
 		_ = conn.Close() // nothing was written
 		return nil, err
+	}
+	if namespace == nil {
+		return conn, nil
 	}
 	return &carrier{UnixConn: conn, namespace: namespace}, nil
 }

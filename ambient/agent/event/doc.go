@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package event carries a new pod's network namespace from the CNI plugin to the node's agent of
-// ambient mode, and the agent's decision back.
+// ambient mode, and the agent's decision back. Operators' programs ask the agent at the same
+// socket.
 //
 //	plugin: Enrol --- POST /v1/enrol, with the open namespace ---> Server --> Enroller (the agent)
 //	Istio's plugin -- POST /cmdadd, with the namespace's path ---> Server --> Enroller
+//	operator: Pods -- GET /v1/pods ------------------------------> Server --> Keeper (the agent)
+//	          Withdraw -- POST /v1/withdraw ---------------------> Server --> Keeper
+//	          Readmit --- POST /v1/readmit ----------------------> Server --> Keeper
 //
 // It is HTTP/1.1 with JSON, one request for each connection, on a stream socket that only root and
 // the server's own user may use.
@@ -32,6 +36,34 @@
 //
 // Istio's plugin sends the path of the namespace and no UID (cni/pkg/plugin of istio.io/istio). The
 // status is 200 when the pod is captured; else the plugin fails, and gets the error as text.
+//
+// # /v1/pods
+//
+// The answer is what the agent knows of its node ([Node]). With the query uid=, or namespace= and
+// name=, it has the pods that match, or an empty list.
+//
+// # /v1/withdraw
+//
+// The body says which pods to take out of the mesh, and how long the caller waits (a minute if it
+// does not say):
+//
+//	{"all":true,"timeout":"60s"}
+//	{"namespace":"shop","name":"web-0"}    or {"uid":"7f0b"}
+//
+// The answer has a line of JSON for each pod as soon as it is out, and a last one:
+//
+//	{"out":{"uid":"7f0b","namespace":"shop","name":"web-0",...}}
+//	{"done":true}
+//
+// If the time is over, or the agent fails, a line for each pod that is still in the mesh comes
+// before the error:
+//
+//	{"left":{"uid":"7f0b","step":"await-drained",...}}
+//	{"error":{"code":"unfinished","message":"..."}}
+//
+// The status is 200 in both cases, as it is sent with the first line. The agent goes on with the
+// pods that are left, also when the caller has gone. It keeps pods out until POST /v1/readmit,
+// which has no body and ends all withdrawals, or until it ends itself.
 //
 // # Non-goals
 //

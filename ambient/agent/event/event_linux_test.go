@@ -57,11 +57,15 @@ func (e *enroller) Enrol(ctx context.Context, pod event.Pod, namespace *os.File)
 func serve(t *testing.T, e *enroller) (socket string, outcomes <-chan event.Outcome) {
 	t.Helper()
 	e.called = make(chan call, 100)
+	return serveWith(t, event.Options{Enroller: e, Timeout: time.Hour})
+}
+
+func serveWith(t *testing.T, o event.Options) (socket string, outcomes <-chan event.Outcome) {
+	t.Helper()
 	seen := make(chan event.Outcome, 100)
+	o.Observe = func(o event.Outcome) { seen <- o }
 	socket = filepath.Join(t.TempDir(), "pluginevent.sock")
-	server, err := event.Listen(t.Context(), socket, event.Options{
-		Enroller: e, Timeout: time.Hour, Observe: func(o event.Outcome) { seen <- o },
-	})
+	server, err := event.Listen(t.Context(), socket, o)
 	if err != nil {
 		t.Fatal(err)
 	}

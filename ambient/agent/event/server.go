@@ -5,7 +5,6 @@ package event
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -31,6 +30,8 @@ type Enroller interface {
 type Options struct {
 	// Enroller enrols the pods. It is needed.
 	Enroller Enroller
+	// Keeper answers operators. If it is nil, the server knows no paths but those of plugins.
+	Keeper Keeper
 	// HostRoot is where the host's file system is mounted, for the paths that Istio's plugin sends;
 	// "/" if empty.
 	HostRoot string
@@ -95,6 +96,11 @@ func (s *Server) Serve(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/enrol", s.enrol)
 	mux.HandleFunc("POST /cmdadd", s.cmdadd)
+	if s.options.Keeper != nil {
+		mux.HandleFunc("GET /v1/pods", s.pods)
+		mux.HandleFunc("POST /v1/withdraw", s.withdraw)
+		mux.HandleFunc("POST /v1/readmit", s.readmit)
+	}
 	server := http.Server{
 		Handler: mux, ReadHeaderTimeout: readTimeout, MaxHeaderBytes: maxBody,
 		ConnContext: withConnection, BaseContext: func(net.Listener) context.Context { return ctx },
@@ -129,13 +135,7 @@ func (s *Server) enrol(w http.ResponseWriter, r *http.Request) {
 		if o.Err != nil {
 			answer.Error = errorOf(o.Err)
 		}
-		body, err := json.Marshal(answer)
-		if err != nil {
-			body = nil // no answer of the protocol, which the client says
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(o.Status)
-		_, _ = w.Write(body) // the plugin may be gone
+		writeJSON(w, o.Status, answer)
 	})
 }
 

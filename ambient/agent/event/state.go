@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package event
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// Node is what the agent knows of its node: the answer to /v1/pods.
+type Node struct {
+	// Complete reports whether the agent has heard of all pods of the node. Before, others may exist.
+	Complete bool `json:"complete"`
+	// Withdrawn reports whether all pods were taken out of the mesh by command.
+	Withdrawn bool `json:"withdrawn,omitempty"`
+	// Proxy is how the node's proxy is connected.
+	Proxy ProxyState `json:"proxy"`
+	// Pods are those that were asked for, by name.
+	Pods []PodState `json:"pods"`
+}
+
+// ProxyState is how the node's proxy is connected to the agent.
+type ProxyState struct {
+	// Connection says whether a proxy is connected.
+	Connection Connection `json:"connection"`
+	// Connections is how many are connected: two while the proxy is being replaced.
+	Connections int `json:"connections,omitempty"`
+	// Since is when the newest one connected, or when the last one was lost; zero if none has ever
+	// connected.
+	Since time.Time `json:"since,omitzero"`
+	// Error is why a connection ended last; empty if none has ended.
+	Error string `json:"error,omitempty"`
+}
+
+// Connection says whether a proxy is connected.
+type Connection string
+
+// The connections.
+const (
+	// ProxyConnected: a proxy is connected.
+	ProxyConnected Connection = "connected"
+	// ProxyLost: a proxy was connected since the agent began, and none is now.
+	ProxyLost Connection = "lost"
+	// ProxyNeverConnected: no proxy has connected since the agent began.
+	ProxyNeverConnected Connection = "never-connected"
+)
+
+// PodState is what the agent knows of a pod: what was decided and what was seen.
+type PodState struct {
+	UID       string       `json:"uid"`
+	Namespace string       `json:"namespace,omitempty"`
+	Name      string       `json:"name,omitempty"`
+	Addresses []netip.Addr `json:"addresses,omitempty"`
+	// Eligible reports whether the pod is to be enrolled, and Reason and Detail say why. An empty
+	// Reason means that the agent has not heard of the pod or of its Kubernetes namespace.
+	Eligible bool                `json:"eligible"`
+	Reason   interception.Reason `json:"reason,omitempty"`
+	Detail   string              `json:"detail,omitempty"`
+	// Managed reports whether the agent deals with the pod. Of another pod nothing was seen, and what
+	// follows is empty, except Annotation.
+	Managed bool `json:"managed"`
+	// Rules is what the pod's namespace holds of the plan: "none", "other", "planned" or "draining".
+	Rules string `json:"rules,omitempty"`
+	// Listeners is how far the proxy is with the pod: "untold", "told", or "serves" if its listeners
+	// are in the namespace.
+	Listeners string `json:"listeners,omitempty"`
+	// InSets reports whether the host's sets have the pod's addresses. For a pod that leaves the
+	// mesh, one of them is enough.
+	InSets bool `json:"inSets,omitempty"`
+	// Status is what the agent last had written to the status annotation, and Annotation what the
+	// API server has told last.
+	Status     string `json:"status,omitempty"`
+	Annotation string `json:"annotation,omitempty"`
+	// Step is what is done or waited for; empty if the pod is as wanted.
+	Step string `json:"step,omitempty"`
+	// Error is the last failure; empty if there is none since the last success.
+	Error string `json:"error,omitempty"`
+	// Refusal is the text with which the proxy refuses the pod; empty if it does not.
+	Refusal string `json:"refusal,omitempty"`
+	// Since is when Step and Error became what they are.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// String returns namespace and name, or the UID if those are not known.
+func (p PodState) String() string {
+	if p.Name == "" {
+		return p.UID
+	}
+	return p.Namespace + "/" + p.Name
+}
+
+// Selection selects pods by their UID, or by their names. The zero value selects all pods of the
+// node.
+type Selection struct {
+	UID, Namespace, Name string
+}
+
+// Matches reports whether the selection has a pod.
+func (s Selection) Matches(pod PodState) bool {
+	matches := func(want, got string) bool { return want == "" || want == got }
+	return matches(s.UID, pod.UID) && matches(s.Namespace, pod.Namespace) && matches(s.Name, pod.Name)
+}
