@@ -127,6 +127,57 @@ func testNode(t *testing.T, dataplane string) {
 	relayed(t, pod, proxy, 1) // without the program, too
 }
 
+// TestOperator asks about a pod, and takes it out of the mesh and in again.
+func TestOperator(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	s := &source{changes: make(chan ambient.Change, 1), statuses: make(chan ambient.Status, 10)}
+	s.changes <- ambient.Change{Namespaces: []ambient.Namespace{{Name: "shop"}}, Pods: []ambient.Pod{webPod()}, Complete: true}
+	serveFeed(t, path("feed"), s)
+	launch(t, "-feed="+path("feed"), "-events="+path("events"), "-proxy="+path("proxy"), "-journal="+path("records"), `-settings={"noHost":true}`)
+	awaitSocket(t, path("events"))
+	if node, err := event.Pods(t.Context(), path("events"), event.Selection{}); err != nil || node.Proxy.Connection != event.ProxyNeverConnected {
+		t.Errorf("before the proxy is there: %+v, %v", node, err)
+	}
+	proxy, err := ambienttest.StartProxy(ambienttest.ProxyOptions{Socket: path("proxy"), Numbers: ambient.IstioNumbers()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = proxy.Close() }) // what it says of the agent's end is nothing
+	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{})
+	if _, err := enrol(t, path("events"), pod, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	web := event.Selection{Namespace: "shop", Name: "web-0"}
+	node, err := event.Pods(t.Context(), path("events"), web)
+	if err != nil || len(node.Pods) != 1 || node.Proxy.Connection != event.ProxyConnected || !node.Complete {
+		t.Fatalf("%+v, %v", node, err)
+	}
+	got := node.Pods[0]
+	if got.UID != "7f0b" || !got.Eligible || !got.Managed || got.Rules != "planned" || got.Listeners != "serves" || got.Status != "enabled" || got.Error != "" {
+		t.Errorf("the pod is %+v", got)
+	}
+	if _, err := event.Withdraw(t.Context(), path("events"), event.Selection{UID: "none"}, nil); err == nil || !strings.Contains(err.Error(), "no such pod") {
+		t.Errorf("an unknown pod: %v", err)
+	}
+	out := 0
+	if left, err := event.Withdraw(t.Context(), path("events"), web, func(event.PodState) { out++ }); err != nil || len(left) > 0 || out != 1 {
+		t.Errorf("out %d, left %v, %v", out, left, err)
+	}
+	relayed(t, pod, proxy, 0)
+	if node, err := event.Pods(t.Context(), path("events"), web); err != nil || len(node.Pods) != 1 || node.Pods[0].Reason != "withdrawn" {
+		t.Errorf("a pod that was withdrawn: %+v, %v", node, err)
+	}
+	if err := event.Readmit(t.Context(), path("events")); err != nil {
+		t.Error(err)
+	}
+	if _, err := enrol(t, path("events"), pod, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	relayed(t, pod, proxy, 1)
+}
+
 // TestNoSource has no source of pods: the plugin learns for what its pod waits.
 func TestNoSource(t *testing.T) {
 	t.Parallel()

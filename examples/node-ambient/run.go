@@ -59,9 +59,9 @@ func serve(ctx context.Context, o options, report *reporter, log *slog.Logger) (
 		return err
 	}
 	plugin, err := event.Listen(ctx, o.events, event.Options{
-		Enroller: enroller{node}, HostRoot: o.hostRoot, Observe: func(outcome event.Outcome) {
-			log.Log(ctx, levelOf(outcome.Err), "request of the plugin", "pod", outcome.Pod.String(), "decision", outcome.Decision.String(),
-				"error", outcome.Err, "duration", outcome.Duration.String())
+		Enroller: enroller{node}, Keeper: keeper{node}, HostRoot: o.hostRoot, Observe: func(outcome event.Outcome) {
+			log.Log(ctx, levelOf(outcome.Err), "request at the event socket", "path", outcome.Path, "pod", outcome.Pod.String(),
+				"decision", outcome.Decision.String(), "error", outcome.Err, "duration", outcome.Duration.String())
 		},
 	})
 	working, end := context.WithCancelCause(ctx)

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/ambient/agent/event"
+	"github.com/meshcni/meshcni/ambient/zds"
+)
+
+// keeper answers operators with what the agent knows.
+type keeper struct{ agent *agent.Agent }
+
+// Pods implements [event.Keeper].
+func (k keeper) Pods(_ context.Context, of event.Selection) (event.Node, error) {
+	status := k.agent.Status()
+	node := event.Node{Complete: status.Complete, Withdrawn: status.Withdrawn, Proxy: proxyState(status.Proxy), Pods: []event.PodState{}}
+	for _, pod := range status.Pods {
+		if state := podState(pod); of.Matches(state) {
+			node.Pods = append(node.Pods, state)
+		}
+	}
+	return node, nil
+}
+
+// Withdraw implements [event.Keeper].
+func (k keeper) Withdraw(ctx context.Context, of event.Selection, out func(event.PodState)) (left []event.PodState, err error) {
+	var uids []string
+	if of != (event.Selection{}) {
+		node, err := k.Pods(ctx, of)
+		if err != nil {
+			return nil, err
+		}
+		if len(node.Pods) == 0 {
+			return nil, &event.Error{
+				Code: event.CodeUnknownPod, Message: "the agent knows no such pod on this node: see its name, and whether the pod is here",
+			}
+		}
+		for _, pod := range node.Pods {
+			uids = append(uids, pod.UID)
+		}
+	}
+	err = k.agent.Withdraw(ctx, func(pod agent.Pod) { out(podState(agent.PodStatus{Pod: pod})) }, uids...)
+	if still, is := errors.AsType[*agent.LeftError](err); is {
+		for _, pod := range still.Pods {
+			left = append(left, podState(agent.PodStatus{Pod: pod}))
+		}
+		return left, &event.Error{
+			Code: event.CodeUnfinished, Message: fmt.Sprintf("%d pods are still in the mesh, and the agent goes on with them", len(left)),
+		}
+	}
+	if err != nil {
+		return nil, &event.Error{Code: codeOf(err), Message: err.Error()}
+	}
+	return nil, nil
+}
+
+// Readmit implements [event.Keeper].
+func (k keeper) Readmit(context.Context) error {
+	k.agent.Readmit()
+	return nil
+}
+
+func proxyState(s zds.Status) event.ProxyState {
+	state := event.ProxyState{Connections: s.Connections}
+	switch {
+	case s.Connections > 0:
+		state.Connection, state.Since = event.ProxyConnected, s.Connected
+	case !s.Lost.IsZero():
+		state.Connection, state.Since = event.ProxyLost, s.Lost
+	default:
+		state.Connection = event.ProxyNeverConnected
+	}
+	if s.Err != nil {
+		state.Error = s.Err.Error()
+	}
+	return state
+}
+
+func podState(p agent.PodStatus) event.PodState {
+	state := event.PodState{
+		UID: p.UID, Namespace: p.Namespace, Name: p.Name, Addresses: p.Addresses, Annotation: string(p.Annotation),
+		Eligible: p.Decision.Capture, Reason: p.Decision.Reason, Detail: p.Decision.Detail,
+	}
+	if p.Since.IsZero() {
+		return state
+	}
+	state.Managed, state.Since = true, p.Since.Round(time.Millisecond)
+	state.Rules, state.Listeners, state.InSets = p.Seen.Rules.String(), p.Seen.Proxy.String(), p.Seen.InSets
+	state.Status, state.Step = string(p.Seen.Status), string(p.Step)
+	if p.Err != nil {
+		state.Error = p.Err.Error()
+	}
+	if refusal, is := errors.AsType[*zds.AwaitError](p.Err); is {
+		state.Refusal = refusal.Text
+	}
+	return state
+}
