@@ -9,6 +9,7 @@
 //	operator: Pods -- GET /v1/pods ------------------------------> Server --> Keeper (the agent)
 //	          Withdraw -- POST /v1/withdraw ---------------------> Server --> Keeper
 //	          Readmit --- POST /v1/readmit ----------------------> Server --> Keeper
+//	a newer agent: HandOver -- POST /v1/handover ----------------> Server (it ends)
 //
 // It is HTTP/1.1 with JSON, one request for each connection, on a stream socket that only root and
 // the server's own user may use.
@@ -64,6 +65,15 @@
 // The status is 200 in both cases, as it is sent with the first line. The agent goes on with the
 // pods that are left, also when the caller has gone. It keeps pods out until POST /v1/readmit,
 // which has no body and ends all withdrawals, or until it ends itself.
+//
+// # /v1/handover
+//
+// Of two agents on a node, as there are during a rolling update, the newer one asks the older one
+// to end its work. The body says when it was started, since the boot of the node:
+//
+//	{"started":"3h10m4.2s"}
+//
+// The answer is {"done":true}, or an error with the code "refused" if the other one is newer.
 //
 // # Non-goals
 //

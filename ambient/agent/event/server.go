@@ -32,6 +32,10 @@ type Options struct {
 	Enroller Enroller
 	// Keeper answers operators. If it is nil, the server knows no paths but those of plugins.
 	Keeper Keeper
+	// HandOver ends the work of this process, because another one takes its place that was started
+	// at a time since the boot of the node. It does not wait. An error refuses: [CodeRefused] if the
+	// other one is not the newer one. If it is nil, no other process can take over.
+	HandOver func(started time.Duration) error
 	// HostRoot is where the host's file system is mounted, for the paths that Istio's plugin sends;
 	// "/" if empty.
 	HostRoot string
@@ -100,6 +104,9 @@ func (s *Server) Serve(ctx context.Context) error {
 		mux.HandleFunc("GET /v1/pods", s.pods)
 		mux.HandleFunc("POST /v1/withdraw", s.withdraw)
 		mux.HandleFunc("POST /v1/readmit", s.readmit)
+	}
+	if s.options.HandOver != nil {
+		mux.HandleFunc("POST /v1/handover", s.handOver)
 	}
 	server := http.Server{
 		Handler: mux, ReadHeaderTimeout: readTimeout, MaxHeaderBytes: maxBody,
