@@ -18,5 +18,19 @@
 // It is a process of its own because it has to outlive the Kubernetes client, which it does not
 // link: a restart of node-watcher costs no connection of the proxy.
 //
-// Non-goals: the API server, metrics, and a second process of its kind on the node.
+// # Two processes
+//
+// During a rolling update the node may have two of these processes. The one that was started later
+// serves. It asks the other one, at the event socket, to hand over. That one ends its work, gives
+// up its lock on a file beside the records, and stands by until its standard input ends. A process
+// writes only while it has the lock, so that no two processes write at once. There is one
+// exception: if a process is killed, a program that it has started (iptables-restore) still ends
+// its work.
+//
+// A process that stands by does not serve again, even if the newer one ends: the parent of the
+// newer one starts that again.
+//
+// # Non-goals
+//
+// The API server and metrics.
 package main

@@ -56,7 +56,8 @@ func parse(env environment) (o options, err error) {
 	flags.StringVar(&o.events, "events", "", "`socket` to make for the CNI plugin, in a directory that no other user may write to")
 	flags.StringVar(&o.proxy, "proxy", "", "`socket` to make for the node's proxy, likewise")
 	flags.StringVar(&o.journal, "journal", "",
-		"`directory` of the records, for this program alone; it has to end with the node's boot, as /run does")
+		"`directory` of the records, for this program alone; it has to end with the node's boot, as /run does. "+
+			"Beside it is a lock, with the suffix .lock")
 	flags.StringVar(&settings, "settings", "{}", "settings of ambient mode as `JSON`")
 	flags.StringVar(&o.roots.Proc, "proc", "/proc", "the host's proc file `system`")
 	flags.StringVar(&netns, "netns", "/run/netns", "`directories` in which container runtimes mount network namespaces, separated by commas")

@@ -35,17 +35,22 @@ func run(ctx context.Context, env environment) int {
 		return exitOK
 	}
 	log := slog.New(slog.NewJSONHandler(env.stderr, &slog.HandlerOptions{Level: o.level}))
-	if err := serve(ctx, o, &reporter{to: env.stdout, log: log}, log); err != nil {
+	err = serve(ctx, o, &reporter{to: env.stdout, log: log}, log)
+	if errors.Is(err, errSuperseded) { // its parent would start it again, and both would take turns
+		log.Warn("stands by", "reason", errSuperseded)
+		<-ctx.Done()
+		return exitOK
+	}
+	if err != nil {
 		log.Error("ended", "error", err)
 		return exitFailure
 	}
 	return exitOK
 }
 
-// serve runs the agent, with its feed and the plugin's socket, until the context ends or one of
-// them fails.
+// serve runs the agent, with its feed and the plugin's socket, until the context ends, one of them
+// fails, or a newer process takes over. What takes time and writes nothing comes before the turn.
 func serve(ctx context.Context, o options, report *reporter, log *slog.Logger) (err error) {
-	pods := feed.NewClient(o.feed, feed.ClientOptions{Observe: logFeed(ctx, log)})
 	settings, err := agentOptions(ctx, o, log)
 	if err != nil {
 		return err
@@ -53,19 +58,33 @@ func serve(ctx context.Context, o options, report *reporter, log *slog.Logger) (
 	if settings.Host != nil {
 		defer func() { err = errors.Join(err, settings.Host.Close()) }()
 	}
+	turn, err := awaitTurn(ctx, o, patience, log)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the process is being stopped
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, turn.close()) }()
+	return work(ctx, o, settings, turn, report, log)
+}
+
+// work is serve for a process that has the turn.
+func work(ctx context.Context, o options, settings agent.Options, turn *turn, report *reporter, log *slog.Logger) error {
+	pods := feed.NewClient(o.feed, feed.ClientOptions{Observe: logFeed(ctx, log)})
 	settings.Feed, settings.Annotator, settings.Observe = pods, pods, report.pod
 	node, err := agent.New(ctx, settings)
 	if err != nil {
 		return err
 	}
+	working, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	plugin, err := event.Listen(ctx, o.events, event.Options{
-		Enroller: enroller{node}, Keeper: keeper{node}, HostRoot: o.hostRoot, Observe: func(outcome event.Outcome) {
+		Enroller: enroller{node}, Keeper: keeper{node}, HandOver: turn.handOver(end), HostRoot: o.hostRoot, Observe: func(outcome event.Outcome) {
 			log.Log(ctx, levelOf(outcome.Err), "request at the event socket", "path", outcome.Path, "pod", outcome.Pod.String(),
 				"decision", outcome.Decision.String(), "error", outcome.Err, "duration", outcome.Duration.String())
 		},
 	})
-	working, end := context.WithCancelCause(ctx)
-	defer end(nil)
 	if err != nil {
 		end(err) // the agent closes what it has opened
 	}

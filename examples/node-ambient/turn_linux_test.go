@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/event"
+	"github.com/meshcni/meshcni/ambient/ambienttest"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+)
+
+// process is the program as a process of its own.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	input io.Closer
+	lines <-chan string // of its report and of its log
+}
+
+// build builds the program.
+func build(t *testing.T) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), "node-ambient")
+	if output, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, output)
+	}
+	return program
+}
+
+func begin(t *testing.T, program string, args ...string) *process {
+	t.Helper()
+	cmd := exec.Command(program, args...)
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, writer := io.Pipe()
+	cmd.Stdout, cmd.Stderr = writer, writer
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it may have ended
+	lines := make(chan string, 10000)
+	go func() {
+		defer close(lines)
+		for scanner := bufio.NewScanner(reader); scanner.Scan(); {
+			lines <- scanner.Text()
+		}
+	}()
+	return &process{t, cmd, input, lines}
+}
+
+// await waits for a line with a text.
+func (p *process) await(text string) {
+	p.t.Helper()
+	for seen := ""; ; {
+		select {
+		case line := <-p.lines:
+			if seen += line + "\n"; strings.Contains(line, text) {
+				return
+			}
+		case <-time.After(time.Minute):
+			p.t.Fatalf("no line has %q:\n%s", text, seen)
+		}
+	}
+}
+
+// end ends the process's standard input, and waits for its end.
+func (p *process) end() {
+	p.t.Helper()
+	if err := errors.Join(p.input.Close(), p.cmd.Wait()); err != nil {
+		p.t.Error(err)
+	}
+}
+
+// isLocked reports whether a process has the turn.
+func isLocked(t *testing.T, path string) bool {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	locked, err := tryLock(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return !locked
+}
+
+// has reports whether a process has a pod's network namespace open.
+func (p *process) has(pod *dataplanetest.Pod) bool {
+	p.t.Helper()
+	namespace, err := os.Stat(pod.Path())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "fd", "*"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return slices.ContainsFunc(files, func(path string) bool {
+		file, err := os.Stat(path)
+		return err == nil && os.SameFile(file, namespace)
+	})
+}
+
+// TestTwoProcesses is a rolling update: the newer process serves, the older one has nothing open by
+// which it could write, and the pod's connections go through the proxy at any time.
+func TestTwoProcesses(t *testing.T) {
+	t.Parallel()
+	program, dir := build(t), t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	s := &source{changes: make(chan ambient.Change, 10), statuses: make(chan ambient.Status, 100)}
+	s.changes <- ambient.Change{Namespaces: []ambient.Namespace{{Name: "shop"}}, Pods: []ambient.Pod{webPod()}, Complete: true}
+	serveFeed(t, path("feed"), s)
+	args := []string{
+		"-feed=" + path("feed"), "-events=" + path("events"), "-proxy=" + path("proxy"), "-journal=" + path("records"), `-settings={"noHost":true}`,
+	}
+	older := begin(t, program, args...)
+	awaitSocket(t, path("events"))
+	proxy, err := ambienttest.StartProxy(ambienttest.ProxyOptions{Socket: path("proxy"), Numbers: ambient.IstioNumbers()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = proxy.Close() }) // what it says of the agent's end is nothing
+	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{})
+	if _, err := enrol(t, path("events"), pod, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if !isLocked(t, path("records.lock")) || !older.has(pod) {
+		t.Fatal("the process has no lock, or not the pod's namespace")
+	}
+	relayed(t, pod, proxy, 1)
+
+	newer := begin(t, program, args...)
+	older.await("stands by")
+	relayed(t, pod, proxy, 1)
+	if _, err := enrolWhenServed(t, path("events"), pod); err != nil { // by the newer one
+		t.Fatal(err)
+	}
+	relayed(t, pod, proxy, 1)
+	if !isLocked(t, path("records.lock")) || !newer.has(pod) || older.has(pod) {
+		t.Errorf("the newer process has the namespace open: %t, the older one: %t", newer.has(pod), older.has(pod))
+	}
+	err = event.HandOver(t.Context(), path("events"), time.Nanosecond)
+	if own, is := errors.AsType[*event.Error](err); !is || own.Code != event.CodeRefused {
+		t.Errorf("a process that is older gets %v", err)
+	}
+	if err := newer.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = newer.cmd.Wait() // it was killed
+	if isLocked(t, path("records.lock")) {
+		t.Error("the older process serves again")
+	}
+	relayed(t, pod, proxy, 1)
+	again := begin(t, program, args...)
+	if _, err := enrolWhenServed(t, path("events"), pod); err != nil {
+		t.Fatal(err)
+	}
+	relayed(t, pod, proxy, 1)
+	again.end()
+	older.end()
+}
+
+// enrolWhenServed does what the plugin does as soon as a process serves the socket.
+func enrolWhenServed(t *testing.T, events string, pod *dataplanetest.Pod) (interception.Decision, error) {
+	t.Helper()
+	for start := time.Now(); ; {
+		decision, err := enrol(t, events, pod, time.Minute)
+		if err == nil || !errors.Is(err, unix.ECONNREFUSED) || time.Since(start) > time.Minute {
+			return decision, err
+		}
+	}
+}
+
+// TestTurn has a process that does not hand over, and one that is newer.
+func TestTurn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := options{journal: filepath.Join(dir, "records"), events: filepath.Join(dir, "events")}
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	first, err := awaitTurn(t.Context(), o, time.Minute, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := awaitTurn(t.Context(), o, time.Millisecond, log); err == nil || !strings.Contains(err.Error(), "records.lock") {
+		t.Errorf("beside a process that does not answer: %v", err)
+	}
+	ended := make(chan error, 1)
+	server, err := event.Listen(t.Context(), o.events, event.Options{Enroller: enroller{}, HandOver: func(started time.Duration) error {
+		return (&turn{started: started}).handOver(func(err error) { ended <- err })(started) // as if it was started at the same time
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ctx) }()
+	if _, err := awaitTurn(t.Context(), o, time.Minute, log); !errors.Is(err, errSuperseded) || len(ended) > 0 {
+		t.Errorf("beside a process that is not older: %v", err)
+	}
+	cancel()
+	if err := errors.Join(<-done, first.handOver(func(err error) { ended <- err })(first.started+1)); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; !errors.Is(err, errSuperseded) {
+		t.Errorf("the work ends with %v", err)
+	}
+	if err := first.close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := awaitTurn(t.Context(), o, time.Minute, log)
+	if err != nil || second.started <= first.started {
+		t.Fatalf("%+v after %+v, %v", second, first, err)
+	}
+	if err := second.close(); err != nil {
+		t.Error(err)
+	}
+}
