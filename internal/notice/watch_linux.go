@@ -22,10 +22,15 @@ type Watch struct {
 	reading sync.WaitGroup
 	pending *pending
 
+	own unix.Stat_t // the namespace of the sockets
+
 	mu   sync.Mutex
 	keys map[int32]string // by the id that the kernel has given the namespace
 	ids  map[string]int32
 }
+
+// ownID stands for the namespace of the sockets: the kernel tells no id with its notices.
+const ownID = -1
 
 // group is a multicast group of a netlink protocol.
 type group struct{ protocol, number int }
@@ -51,6 +56,9 @@ func Open() (*Watch, error) { return open(receiveBuffer) }
 
 func open(buffer int) (*Watch, error) {
 	w := &Watch{pending: newPending(), keys: map[int32]string{}, ids: map[string]int32{}}
+	if err := unix.Stat("/proc/thread-self/ns/net", &w.own); err != nil {
+		return nil, fmt.Errorf("watch network namespaces: %w", os.NewSyscallError("stat /proc/thread-self/ns/net", err))
+	}
 	for _, protocol := range []int{unix.NETLINK_NETFILTER, unix.NETLINK_ROUTE} {
 		socket, err := listen(protocol, buffer)
 		if err != nil {
@@ -98,7 +106,10 @@ func (w *Watch) Add(key string, namespace *interception.Netns) error {
 	if file == nil {
 		return interception.ErrNotNetns
 	}
-	id, err := identify(file)
+	id, err := int32(ownID), error(nil)
+	if namespace.ID() != (interception.NetnsID{Device: w.own.Dev, Inode: w.own.Ino}) {
+		id, err = identify(file)
+	}
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", namespace, err)
 	}
@@ -206,7 +217,7 @@ func (w *Watch) read(socket *os.File) {
 func (w *Watch) notice(control []byte) {
 	id, found := idOf(control)
 	if !found {
-		return // it is about the namespace of the socket
+		id = ownID
 	}
 	w.mu.Lock()
 	key, watched := w.keys[id]

@@ -144,6 +144,24 @@ func TestOthersAreNotNoticed(t *testing.T) {
 	}
 }
 
+// TestOwnNamespace watches that of this process, as an agent in the host's network does.
+func TestOwnNamespace(t *testing.T) {
+	t.Parallel()
+	own, err := interception.HostNetns(interception.NetnsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	w := watch(t, receiveBuffer)
+	if err := w.Add("own", own); err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Run(t, own.File(), "add table inet own", "nft", "-f", "-")
+	if changed := next(t, w); !slices.Equal(changed.Keys, []string{"own"}) {
+		t.Errorf("got %+v", changed)
+	}
+}
+
 // TestLost makes more notices than the buffer holds.
 func TestLost(t *testing.T) {
 	t.Parallel()
