@@ -143,7 +143,7 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 		stopped: make(chan struct{}), told: make(chan struct{}),
 		retired: make(chan struct{}), withdrawn: withdrawn{uids: map[string]bool{}},
 	}
-	a.sets, a.search.finder = sets{options: &a.options, former: map[netip.Addr][]string{}}, o.Finder
+	a.sets, a.search.finder = sets{options: &a.options, changed: make(chan struct{}, 1), former: map[netip.Addr][]string{}}, o.Finder
 	records, err := a.records()
 	if err != nil {
 		return nil, fmt.Errorf("ambient agent: read its journal: %w", err)
@@ -158,7 +158,7 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 	}
 	a.fresh = len(records) == 0
 	if err == nil {
-		a.watch, err = notice.Open()
+		a.watch, err = watch(o.Host)
 	}
 	if err != nil {
 		stopped, cancel := context.WithCancel(ctx)
@@ -167,6 +167,18 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 		return nil, fmt.Errorf("ambient agent: %w", err)
 	}
 	return a, nil
+}
+
+// watch begins to watch the host, if it has rules.
+func watch(host *interception.Netns) (*notice.Watch, error) {
+	w, err := notice.Open()
+	if err != nil || host == nil {
+		return w, err
+	}
+	if err := w.Add(hostKey, host); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
 }
 
 func (o Options) validate() error {
@@ -189,7 +201,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	var parts, working sync.WaitGroup
 	fresh := a.fresh // nothing changes it before the feed is followed
 	parts.Go(func() { a.serve(ctx, fresh) })
-	parts.Go(func() { a.sets.keep(ctx, a.clearSets) })
+	parts.Go(func() { a.sets.keep(ctx, a.tidySets) })
 	watching, unwatched := context.WithCancelCause(ctx)
 	defer unwatched(nil)
 	parts.Go(func() { unwatched(a.notice(watching)) })
@@ -226,12 +238,16 @@ func (a *Agent) serve(ctx context.Context, fresh bool) {
 	a.server.Serve(ctx)
 }
 
-// notice wakes the workers of pods in whose namespaces a program has changed something.
+// notice wakes the workers of pods in whose namespaces a program has changed something, and who
+// keeps the host's rules.
 func (a *Agent) notice(ctx context.Context) error {
 	for {
 		changed, err := a.watch.Next(ctx)
 		if err != nil {
 			return fmt.Errorf("watch the pods' namespaces: %w", err)
+		}
+		if slices.Contains(changed.Keys, hostKey) || changed.Lost {
+			a.sets.nudge()
 		}
 		a.mu.Lock()
 		for uid, w := range a.workers {

@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -380,18 +381,24 @@ func TestProxyIsReplaced(t *testing.T) {
 	n.connect(pod, anew, 1)
 }
 
-// TestFlushOfTheHost has another program remove the host's rules with the sets. A round finds it.
+// TestFlushOfTheHost has other programs remove the host's rules with the sets, and then members of a
+// set, long before a round.
 func TestFlushOfTheHost(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.options.Round = 100 * time.Millisecond
 	pod := n.pod("a")
 	a, _ := n.run()
 	proxy := n.proxy(nil)
 	n.feed <- told(object("a"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	returned := func() bool { return len(n.members()) == 2 }
 	n.flush(n.options.Host)
-	n.await(func() bool { return len(n.members()) == 2 }, func() string { return "the agent says " + describe(a) })
+	n.await(returned, func() string { return "after a flush the agent says " + describe(a) })
+	edit := interception.SetEdit{Remove: map[netip.Addr]string{addresses[0]: "a"}}
+	if err := n.options.Sets.UpdateSet(t.Context(), n.options.Host, owner, ambient.ProbeSet(interception.IPv4), edit); err != nil {
+		t.Fatal(err)
+	}
+	n.await(returned, func() string { return "after an edit the agent says " + describe(a) })
 	n.connect(pod, proxy, 1)
 }
 

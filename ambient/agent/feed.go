@@ -60,15 +60,20 @@ func (a *Agent) learn(change ambient.Change) {
 	a.changed = make(chan struct{})
 }
 
-// clearSets removes the members of pods that have no worker from the host's sets, once the feed is
-// complete: their records were lost.
-func (a *Agent) clearSets() {
+// tidySets has the pods that have lost members look for them, and clears the host's sets.
+func (a *Agent) tidySets(lost []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	for _, uid := range lost {
+		if w := a.workers[uid]; w != nil {
+			w.nudge()
+		}
+	}
 	a.clearSetsLocked()
 }
 
-// clearSetsLocked is clearSets for a caller that holds mu.
+// clearSetsLocked removes the members of pods that have no worker from the host's sets, once the
+// feed is complete: their records were lost. The caller holds mu.
 func (a *Agent) clearSetsLocked() {
 	if !a.complete || a.start == nil {
 		return

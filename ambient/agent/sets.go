@@ -24,6 +24,7 @@ func families() []interception.Family {
 // sets keeps the host's plan, and the pods' addresses in its sets.
 type sets struct {
 	options *Options
+	changed chan struct{} // has a value if something has changed on the host
 
 	busy  sync.RWMutex // edits share it, and a look at all members excludes them
 	mu    sync.Mutex
@@ -35,23 +36,54 @@ type sets struct {
 	// former are the pods from which another one has taken an address that it still has. They do not
 	// take it back: the last one to get an address is the one that runs.
 	former map[netip.Addr][]string
+	// lost are the pods from which another program has taken a member, until keep tells of them.
+	lost []string
 }
 
-// keep restores the host's plan, and reads the members, from time to time. After each time it calls
-// a function.
-func (s *sets) keep(ctx context.Context, read func()) {
+// hostKey is that of the host's namespace in a watch. No pod has an empty UID.
+const hostKey = ""
+
+// calm is how long changes on the host are collected before they are looked at. The agent's own
+// edits are among them.
+const calm = 250 * time.Millisecond
+
+// keep restores the host's plan, and reads the members: when something has changed on the host, and
+// from time to time. After each time it calls a function with the UIDs of the pods from which
+// another program has taken a member.
+func (s *sets) keep(ctx context.Context, read func(lost []string)) {
 	if s.options.Host == nil {
 		return
 	}
-	for round := time.NewTicker(s.options.Round); ; {
+	round := time.NewTicker(s.options.Round)
+	defer round.Stop()
+	for {
 		_ = s.refresh(ctx) // the next pod that enters sees the failure
-		read()
+		read(s.takeLost())
 		select {
 		case <-round.C:
+		case <-s.changed:
+			wait(ctx, calm)
 		case <-ctx.Done():
-			round.Stop()
 			return
 		}
+	}
+}
+
+// wait waits for some time, unless the context ends before.
+func wait(ctx context.Context, pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// nudge has keep look at the host soon.
+func (s *sets) nudge() {
+	select {
+	case s.changed <- struct{}{}:
+	default: // it is to look already
 	}
 }
 
@@ -73,11 +105,24 @@ func (s *sets) refresh(ctx context.Context) error {
 	for _, members := range state.Owners { // Apply keeps the members
 		maps.Copy(s.owner, members)
 	}
+	for address, uid := range before {
+		if s.owner[address] != uid {
+			s.lost = append(s.lost, uid)
+		}
+	}
 	maps.DeleteFunc(s.former, func(a netip.Addr, _ []string) bool { return s.owner[a] != before[a] })
 	for _, family := range families() {
 		_, s.has[family] = plan.Set(ambient.ProbeSet(family))
 	}
 	return nil
+}
+
+func (s *sets) takeLost() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lost := s.lost
+	s.lost = nil
+	return lost
 }
 
 // restore makes the host hold its plan, and returns what it held before.
@@ -185,6 +230,7 @@ func (s *sets) prepare(ctx context.Context) error {
 	if s.isReady() {
 		return nil
 	}
+	defer s.nudge() // other pods may have lost members
 	return s.refresh(ctx)
 }
 
