@@ -71,7 +71,10 @@ func (c *Controller) Run(ctx context.Context) error {
 		},
 		DeleteFunc: c.podChanged,
 	})
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil //nolint:nilerr // the caller has stopped the informer with this
+	case err != nil:
 		return fmt.Errorf("follow the node's pods: %w", err)
 	}
 	defer c.options.Pods.RemoveEventHandler(pods) //nolint:errcheck // the handler was added, so there is no error
