@@ -78,6 +78,19 @@ func (c *Cluster) put(p Pod) {
 	c.events = append(c.events, event{kind, c.pods[key]})
 }
 
+// Change changes a pod, if it exists, whatever else is changing it.
+func (c *Cluster) Change(namespace, name string, do func(p *Pod)) (found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, found := c.pods[namespace+"/"+name]
+	if found {
+		do(&p.Pod)
+		c.put(p.Pod)
+		c.notify()
+	}
+	return found
+}
+
 // Delete deletes a pod.
 func (c *Cluster) Delete(namespace, name string) {
 	c.mu.Lock()

@@ -24,6 +24,8 @@ type Pod struct {
 	// ServiceAccount may be empty, and HostNetwork false.
 	ServiceAccount string
 	HostNetwork    bool
+	// NoSidecar leaves out the injected sidecar and its annotation.
+	NoSidecar bool
 	// Phase defaults to "Running".
 	Phase string
 	// Addresses default to 10.244.0.7; a single empty one stands for none.
@@ -50,8 +52,7 @@ func (s stored) isWanted(by *http.Request) bool {
 	return strings.HasSuffix(by.URL.Path, "/pods") && by.PathValue("namespace") == "" && (selector == "" || selector == "spec.nodeName="+s.Node)
 }
 
-// json returns the pod as the API server writes it: with an injected sidecar, and about 8 KiB
-// large.
+// json returns the pod as the API server writes it, about 8 KiB large.
 func (s stored) json() string {
 	p := s.Pod
 	if p.Object != "" {
@@ -59,7 +60,10 @@ func (s stored) json() string {
 	}
 	labels := map[string]string{"app": p.Name, "security.istio.io/tlsMode": "istio"}
 	maps.Copy(labels, p.Labels)
-	annotations := map[string]string{"sidecar.istio.io/status": `{"initContainers":null,"containers":["istio-proxy"]}`}
+	annotations := map[string]string{}
+	if !p.NoSidecar {
+		annotations["sidecar.istio.io/status"] = `{"initContainers":null,"containers":["istio-proxy"]}`
+	}
 	maps.Copy(annotations, p.Annotations)
 	metadata := m{
 		"name": p.Name, "namespace": p.Namespace, "uid": p.UID, "resourceVersion": version(s.version), "labels": labels, "annotations": annotations,
@@ -68,22 +72,7 @@ func (s stored) json() string {
 	if kind, name, owned := strings.Cut(p.Owner, "/"); owned {
 		metadata["ownerReferences"] = []m{{"apiVersion": "v1", "kind": kind, "name": name, "uid": "uid-" + name, "controller": true}}
 	}
-	spec := m{
-		"nodeName": p.Node, "restartPolicy": p.RestartPolicy, "securityContext": m{"fsGroup": 1337},
-		"containers": []m{
-			{
-				"name": "app", "image": "example.com/app:1", "args": []string{"serve"}, "env": []m{{"name": "PORT", "value": "8080"}},
-			},
-			{
-				"name": "istio-proxy", "image": "example.com/proxy:1", "args": []string{"proxy", "sidecar", "--domain", "svc.cluster.local"},
-				"env": []m{
-					{"name": "ISTIO_META_DNS_CAPTURE", "value": "true"},
-					{"name": "POD_IP", "valueFrom": m{"fieldRef": m{"fieldPath": "status.podIP"}}},
-				},
-				"securityContext": m{"runAsUser": 1337, "runAsGroup": 1337},
-			},
-		},
-	}
+	spec := m{"nodeName": p.Node, "restartPolicy": p.RestartPolicy, "securityContext": m{"fsGroup": 1337}, "containers": p.containers()}
 	if p.ServiceAccount != "" {
 		spec["serviceAccountName"] = p.ServiceAccount
 	}
@@ -99,6 +88,23 @@ func (s stored) json() string {
 		panic(err) // impossible: it consists of strings
 	}
 	return string(text)
+}
+
+func (p Pod) containers() []m {
+	app := m{
+		"name": "app", "image": "example.com/app:1", "args": []string{"serve"}, "env": []m{{"name": "PORT", "value": "8080"}},
+	}
+	if p.NoSidecar {
+		return []m{app}
+	}
+	return []m{app, {
+		"name": "istio-proxy", "image": "example.com/proxy:1", "args": []string{"proxy", "sidecar", "--domain", "svc.cluster.local"},
+		"env": []m{
+			{"name": "ISTIO_META_DNS_CAPTURE", "value": "true"},
+			{"name": "POD_IP", "valueFrom": m{"fieldRef": m{"fieldPath": "status.podIP"}}},
+		},
+		"securityContext": m{"runAsUser": 1337, "runAsGroup": 1337},
+	}}
 }
 
 func (p Pod) podIPs() []m {
