@@ -381,8 +381,8 @@ func TestProxyIsReplaced(t *testing.T) {
 	n.connect(pod, anew, 1)
 }
 
-// TestFlushOfTheHost has other programs remove the host's rules with the sets, and then members of a
-// set, long before a round.
+// TestFlushOfTheHost has other programs remove the host's rules with the sets, and then a member of
+// a set, long before a round.
 func TestFlushOfTheHost(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

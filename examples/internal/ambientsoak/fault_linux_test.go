@@ -84,7 +84,7 @@ func (n *node) loseListeners() {
 	}
 }
 
-// some returns about a tenth of the pods of the mesh that were enrolled, at least one if there is one.
+// some returns about a tenth of the enrolled pods, and at least one if there is one.
 func (n *node) some() (some []*pod) {
 	for _, p := range n.pods {
 		if p.witnessed != "" && (len(some) == 0 || n.random.IntN(10) == 0) {

@@ -91,8 +91,8 @@ func (n *node) freeSlot() int {
 	}
 }
 
-// end returns the address of an end of a pod's wire: 0 is the host's, and 1 the pod's. Slot 0 is the
-// wire to the rest of the world.
+// end returns the address of an end of a pod's wire: 0 is the host's, and 1 the pod's. Slot 0 is
+// the wire to the rest of the world.
 func end(family, slot, end int) netip.Prefix {
 	low, high := byte(slot*4+end+1), byte(slot>>6)
 	if family == 4 {
