@@ -93,7 +93,7 @@ func (p *pod) right() error {
 	if err != nil {
 		return err
 	}
-	defer witness.Close() //nolint:errcheck // nothing was written
+	defer witness.Close()
 	if listens, err := witness.Listening(); err != nil || !listens {
 		return fmt.Errorf("the proxy listens there: %t, %w", listens, err)
 	}

@@ -282,7 +282,7 @@ func visit(ctx context.Context, from *sandbox.Namespace, to netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // the answer has come, or not
+	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	if text, err := io.ReadAll(conn); err != nil || string(text) != "hello" {
 		return fmt.Errorf("%q, %w", text, err)
