@@ -3,7 +3,6 @@
 package event
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -114,14 +113,7 @@ func notOfProtocol(status int, cause error) error {
 
 // ask sends a request, and has the answer read.
 func ask(ctx context.Context, socket, method, path string, body []byte, read func(status int, body *json.Decoder) error) error {
-	message, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	answer, err := transportTo(socket, nil).RoundTrip(message)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close() //nolint:errcheck // it was read
-	return read(answer.StatusCode, json.NewDecoder(io.LimitReader(answer.Body, maxNode)))
+	return exchange(ctx, socket, method, path, body, nil, func(status int, body io.Reader) error {
+		return read(status, json.NewDecoder(io.LimitReader(body, maxNode)))
+	})
 }
