@@ -51,28 +51,56 @@ type APIServer struct {
 // it reads the file again, because the token may just have been renewed. Any other failure, such as
 // 403, is returned at once. If Timeout or the context ends during a pause, the error is the last
 // failure; if it ends during a request, the error is [ErrTimeout].
-func (s APIServer) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
+func (s APIServer) Pod(ctx context.Context, ref Ref) (pod interception.Pod, err error) {
 	if err := ref.Validate(); err != nil {
-		return interception.Pod{}, &Error{Kind: ErrRef, Source: sourceAPIServer, Pod: ref, Kubeconfig: s.Kubeconfig, Cause: err}
+		return pod, &Error{Kind: ErrRef, Source: sourceAPIServer, Pod: ref, Kubeconfig: s.Kubeconfig, Cause: err}
 	}
-	ctx, cancel := withTimeout(ctx, cmp.Or(s.Timeout, defaultTimeout), "in all")
-	defer cancel()
-	q := query{source: s, ref: ref}
-	failure := retry{patienceWithAPIServer, s.Backoff}.run(ctx, q.try)
+	failure := s.ask(ctx, func(ctx context.Context, c *client) (failure *Error) {
+		pod, failure = c.pod(ctx, ref)
+		return failure
+	})
 	if failure != nil {
-		failure.Source, failure.Pod, failure.Kubeconfig, failure.Attempts = sourceAPIServer, ref, s.Kubeconfig, q.attempts
+		failure.Pod = ref
 		return interception.Pod{}, failure
 	}
-	return q.pod, nil
+	return pod, nil
 }
 
-// query is one call of Pod.
+// NamespaceLabels returns the labels of a namespace, for a mesh that selects pods by them. It asks
+// again as Pod does, where [ErrNoNamespace] counts as a missing pod. The error is an [*Error].
+func (s APIServer) NamespaceLabels(ctx context.Context, namespace string) (labels map[string]string, err error) {
+	if err := validateName("namespace", namespace); err != nil {
+		return nil, &Error{Kind: ErrRef, Source: sourceAPIServer, Namespace: namespace, Kubeconfig: s.Kubeconfig, Cause: err}
+	}
+	failure := s.ask(ctx, func(ctx context.Context, c *client) (failure *Error) {
+		labels, failure = c.namespaceLabels(ctx, namespace)
+		return failure
+	})
+	if failure != nil {
+		failure.Namespace = namespace
+		return nil, failure
+	}
+	return labels, nil
+}
+
+// ask makes a request, again as often as its failures deserve.
+func (s APIServer) ask(ctx context.Context, request func(context.Context, *client) *Error) *Error {
+	ctx, cancel := withTimeout(ctx, cmp.Or(s.Timeout, defaultTimeout), "in all")
+	defer cancel()
+	q := query{source: s, request: request}
+	failure := retry{patienceWithAPIServer, s.Backoff}.run(ctx, q.try)
+	if failure != nil {
+		failure.Source, failure.Kubeconfig, failure.Attempts = sourceAPIServer, s.Kubeconfig, q.attempts
+	}
+	return failure
+}
+
+// query is one call of Pod or NamespaceLabels.
 type query struct {
 	source   APIServer
-	ref      Ref
+	request  func(context.Context, *client) *Error
 	client   *client // nil until the kubeconfig has been read
 	attempts int
-	pod      interception.Pod // the answer
 }
 
 func (q *query) try(ctx context.Context) *Error {
@@ -86,8 +114,8 @@ func (q *query) try(ctx context.Context) *Error {
 	ctx, cancel := withTimeout(ctx, cmp.Or(q.source.CallTimeout, defaultCallTimeout), "for one request")
 	defer cancel()
 	q.attempts++
-	var failure *Error
-	if q.pod, failure = q.client.pod(ctx, q.ref); failure != nil {
+	failure := q.request(ctx, q.client)
+	if failure != nil {
 		failure.Server = q.client.server()
 		if errors.Is(failure.Kind, ErrUnauthorized) {
 			q.client = nil // the next try reads the kubeconfig again
@@ -102,7 +130,7 @@ func patienceWithAPIServer(failure *Error) int {
 	switch kind := failure.Kind; {
 	case isAny(kind, ErrUnreachable, ErrTimeout, ErrServer):
 		return mostAttempts // API servers are restarted
-	case isAny(kind, ErrNotFound, ErrStalePod, ErrUnauthorized):
+	case isAny(kind, ErrNotFound, ErrNoNamespace, ErrStalePod, ErrUnauthorized):
 		return 4 // caches and renewed tokens catch up soon, or never
 	default:
 		return 1
@@ -119,7 +147,10 @@ func (s APIServer) Probe(ctx context.Context, namespace string) error {
 	if err := ref.Validate(); err != nil {
 		return &Error{Kind: ErrRef, Source: sourceAPIServer, Kubeconfig: s.Kubeconfig, Cause: err}
 	}
-	q := query{source: s, ref: ref}
+	q := query{source: s, request: func(ctx context.Context, c *client) *Error {
+		_, failure := c.pod(ctx, ref)
+		return failure
+	}}
 	failure := q.try(ctx)
 	if failure == nil || isAny(failure.Kind, ErrNotFound) {
 		return nil

@@ -39,6 +39,8 @@ var (
 	ErrForbidden = errors.New("forbids it")
 	// ErrNotFound means status 404: there is no such pod.
 	ErrNotFound = errors.New("knows no such pod")
+	// ErrNoNamespace means status 404 for a namespace.
+	ErrNoNamespace = errors.New("knows no such namespace")
 	// ErrServer means status 429 or 5xx: the server is overloaded or broken.
 	ErrServer = errors.New("failed")
 	// ErrAnswer means that the answer is not one of such a server: it has another status, or is not
@@ -71,6 +73,8 @@ type Error struct {
 	Source string
 	// Pod is the pod that was asked for; zero if the request was about none.
 	Pod Ref
+	// Namespace is the namespace that was asked for; empty if the request was not about one.
+	Namespace string
 	// Kubeconfig is the path of the API server's kubeconfig; empty for other sources.
 	Kubeconfig string
 	// Server is the URL of the server, or "unix:" and the path of the socket; empty when no server was
@@ -95,7 +99,10 @@ func (e *Error) Unwrap() []error {
 
 // Problem says what was asked and what came back, in one line.
 func (e *Error) Problem() string {
-	if e.Pod == (Ref{}) {
+	switch {
+	case e.Namespace != "":
+		return fmt.Sprintf("namespace %s: %s", e.Namespace, e.problem())
+	case e.Pod == (Ref{}):
 		return e.problem()
 	}
 	return fmt.Sprintf("pod %s: %s", e.Pod, e.problem())
@@ -168,9 +175,11 @@ func (e *Error) apiServerRemedy() string {
 		return "check the API server's health; the kubelet tries the pod again"
 	case isAny(e.Kind, ErrUnauthorized):
 		return "see whether the node agent runs and renews the token in " + e.Kubeconfig
+	case isAny(e.Kind, ErrForbidden) && e.Namespace != "":
+		return "give the service account of " + e.Kubeconfig + " a role with the verb get on namespaces"
 	case isAny(e.Kind, ErrForbidden):
 		return "give the service account of " + e.Kubeconfig + " a role with the verb get on pods"
-	case isAny(e.Kind, ErrNotFound, ErrStalePod):
+	case isAny(e.Kind, ErrNotFound, ErrNoNamespace, ErrStalePod):
 		return "nothing has to be done if the pod was deleted meanwhile; otherwise see whether " + e.Kubeconfig + " is of this node's cluster"
 	default: // ErrAnswer, ErrNotPod, ErrTooLarge
 		return "see whether the server in " + e.Kubeconfig + " is an API server, and nothing between it and this node answers in its place"

@@ -95,6 +95,24 @@ func podFrom(answer []byte, ref Ref, quote func(string) string) (interception.Po
 	return o.pod(), nil
 }
 
+// labelsFrom reads the answer to a request for a namespace, as podFrom does.
+func labelsFrom(answer []byte, name string, quote func(string) string) (map[string]string, *Error) {
+	var namespace struct {
+		Kind     string   `json:"kind"`
+		Metadata metadata `json:"metadata"`
+	}
+	err := json.Unmarshal(answer, &namespace)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("it is no namespace: %s", quote(err.Error()))
+	case namespace.Kind != "Namespace" || namespace.Metadata.Name != name:
+		err = fmt.Errorf("it is %s %s", quote(namespace.Kind), quote(namespace.Metadata.Name))
+	default:
+		return namespace.Metadata.Labels, nil
+	}
+	return nil, &Error{Kind: ErrAnswer, Cause: err}
+}
+
 func (o object) pod() interception.Pod {
 	pod := interception.Pod{
 		Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, UID: o.Metadata.UID,
