@@ -34,7 +34,7 @@ func (c *call) add(ctx context.Context, args *skel.CmdArgs) (err error) {
 	}
 	result, err := passThrough(conf.PrevResult, conf.CNIVersion)
 	if err != nil {
-		return c.resultFailure(err)
+		return resultFailure(c.Name, err)
 	}
 	if !gone {
 		pod, err := c.pod(args.Args)
@@ -53,7 +53,7 @@ func (c *call) add(ctx context.Context, args *skel.CmdArgs) (err error) {
 // capture decides about the pod without asking a source if it can. Otherwise it asks the sources,
 // and enforces the decision.
 func (a *addition) capture(ctx context.Context, c *config, ref podsource.Ref) error {
-	request := &Request{Command: "ADD", Pod: ref, Attachment: a.attachment, Netns: a.netns, Config: c.Config}
+	request := &Request{Command: "ADD", Pod: ref, Attachment: a.attachment, Netns: a.netns, Config: c.Config, Log: a.log}
 	within, cancel := withTimeout(ctx, c.Timeout.Duration())
 	defer cancel()
 	if decision, decided, err := a.decideAlone(within, request); decided || err != nil {

@@ -91,7 +91,7 @@ func (x examination) compareWithRecord(ctx context.Context, record journal.Recor
 
 // compareWithToday compares the rules with what an ADD would apply now, if there is no record.
 func (x examination) compareWithToday(ctx context.Context) error {
-	request := &Request{Command: "CHECK", Pod: x.ref, Attachment: x.attachment, Netns: x.netns, Config: x.conf.Config}
+	request := &Request{Command: "CHECK", Pod: x.ref, Attachment: x.attachment, Netns: x.netns, Config: x.conf.Config, Log: x.log}
 	if decision, decided, err := x.decideAlone(ctx, request); decided || err != nil {
 		if decided {
 			x.leaveAlone(decision)

@@ -64,6 +64,9 @@ type Error struct {
 	Err error
 	// Remedy is what the operator can do.
 	Remedy string
+
+	// own says that this package chose the code for [Options].Before.
+	own bool
 }
 
 // Error returns the step, and why it failed.
@@ -156,10 +159,10 @@ func sourceCode(e *podsource.Error) uint {
 	return codeKubeconfig
 }
 
-func (c *call) resultFailure(err error) error {
+func resultFailure(plugin string, err error) *Error {
 	return &Error{
 		Code: types.ErrDecodingFailure, Step: "read prevResult", Err: err,
-		Remedy: "the plugin before " + c.Name + " in the chain, or the runtime, wrote it: check whether their versions fit together",
+		Remedy: "the plugin before " + plugin + " in the chain, or the runtime, wrote it: check whether their versions fit together",
 	}
 }
 
@@ -170,7 +173,7 @@ func parseFailure(ref podsource.Ref, err error) error {
 	}
 }
 
-func netnsFailure(ref podsource.Ref, path string, err error) error {
+func netnsFailure(ref podsource.Ref, path string, err error) *Error {
 	f := &Error{
 		Code: codeNetns, Step: "open the network namespace of pod " + ref.String(), Err: err,
 		Remedy: "the plugin has to run as root on the node; in a container set proc_root to where the node's /proc is mounted",

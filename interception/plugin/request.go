@@ -6,9 +6,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
+	"net/netip"
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/interception/podsource"
@@ -30,6 +33,32 @@ type Request struct {
 	// plugins before this one, and its RuntimeConfig has the pod's annotations if the runtime passes
 	// them.
 	Config pluginconf.Config
+	// Log is the log of the call, which the node agent gets. It names the container and the pod.
+	Log *slog.Logger
+}
+
+// OpenNetns opens the pod's network namespace, and refuses the host's and the plugin's own. The
+// caller closes it. The error is an [*Error] with a code of the plugin, which Before may return.
+func (r Request) OpenNetns() (*interception.Netns, error) {
+	ns, err := interception.OpenNetns(r.Netns, interception.NetnsOptions{ProcRoot: r.Config.ProcRoot})
+	if err != nil {
+		failure := netnsFailure(r.Pod, r.Netns, err)
+		failure.own = true
+		return nil, failure
+	}
+	return ns, nil
+}
+
+// Addresses returns the pod's addresses in Config.PrevResult, without those of interfaces that are
+// outside of a container; none without a PrevResult. The error is as that of OpenNetns.
+func (r Request) Addresses() ([]netip.Addr, error) {
+	addresses, err := addressesIn(r.Config.PrevResult, r.Config.CNIVersion)
+	if err != nil {
+		failure := resultFailure("this one", err)
+		failure.own = true
+		return nil, failure
+	}
+	return addresses, nil
 }
 
 // askBefore asks [Options].Before about a pod, unless the configuration is refused. The only
@@ -84,7 +113,7 @@ func (c *call) beforeFailure(ref podsource.Ref, err error) error {
 	if own := (*Error)(nil); errors.As(err, &own) {
 		f = *own
 	}
-	if f.Code == 0 || f.Code >= firstPluginCode && f.Code < firstOwnCode {
+	if f.Code == 0 || !f.own && f.Code >= firstPluginCode && f.Code < firstOwnCode {
 		f.Code = types.ErrInternal
 	}
 	f.Remedy = cmp.Or(f.Remedy, "the container runtime tries again to start the pod; if it fails again, see the node agent's log, "+

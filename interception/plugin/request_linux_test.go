@@ -5,11 +5,17 @@ package plugin
 import (
 	"context"
 	"errors"
+	"net/netip"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/types"
+	cniversion "github.com/containernetworking/cni/pkg/version"
 
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
@@ -77,6 +83,81 @@ func TestBefore(t *testing.T) {
 				t.Errorf("CHECK asked %+v", asked[1:])
 			}
 		})
+	}
+}
+
+// TestRequestOpensTheNamespace lets the hook open the pod's namespace, and never the host's. The
+// plugin keeps its own codes for that.
+func TestRequestOpensTheNamespace(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	var opened []interception.NetnsID
+	o := options()
+	o.Before = func(_ context.Context, r Request) (sidecar.Decision, bool, error) {
+		ns, err := r.OpenNetns()
+		if err != nil {
+			return sidecar.Decision{}, false, err
+		}
+		opened = append(opened, ns.ID())
+		return sidecar.Decision{Reason: "elsewhere"}, true, ns.Close()
+	}
+	n.runAs(t.Context(), o, "ADD", n.add()).mustSucceed(t)
+	for path, code := range map[string]uint{
+		"/proc/1/ns/net": codeHostNetns, n.runDir: codeNotNetns, filepath.Join(n.runDir, "missing"): codeNetnsMissing,
+	} {
+		args := n.add()
+		args.Netns = path
+		n.runAs(t.Context(), o, "ADD", args).mustFail(t, code)
+	}
+	if len(opened) != 1 || opened[0] == (interception.NetnsID{}) {
+		t.Errorf("opened %v", opened)
+	}
+}
+
+// TestRequestAddresses reads the addresses of prevResult in each version's words.
+func TestRequestAddresses(t *testing.T) {
+	t.Parallel()
+	both := []netip.Addr{netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("fd00::3")}
+	of := func(conf pluginconf.Config) ([]netip.Addr, error) { return Request{Config: conf}.Addresses() }
+	for _, v := range cniversion.All.SupportedVersions() {
+		want := both
+		if !hasIPs(v) {
+			want = both[:1]
+		}
+		// The configuration's version says nothing about the result's.
+		if got, err := of(pluginconf.Config{CNIVersion: "0.2.0", PrevResult: []byte(resultOf(v))}); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, %v", v, got, err)
+		}
+	}
+	for text, want := range map[string][]netip.Addr{
+		"": nil, "null": nil, "{}": nil, `{"ips": []}`: nil,
+		`{"ips": [{"address": "fd00::3/64"}]}`: both[1:],
+		`{"interfaces": [{"name": "veth1"}, {"name": "eth0", "sandbox": "/ns"}],
+			"ips": [{"interface": 0, "address": "10.9.9.9/24"}, {"interface": 1, "address": "10.1.2.3/24"}, {"interface": 7, "address": "fd00::3/64"}]}`: both,
+	} {
+		if got, err := of(pluginconf.Config{CNIVersion: "1.0.0", PrevResult: []byte(text)}); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, %v", text, got, err)
+		}
+	}
+	var failure *Error
+	if _, err := of(pluginconf.Config{CNIVersion: "1.0.0", PrevResult: []byte(`{"ips": 1}`)}); !errors.As(err, &failure) || failure.Code != types.ErrDecodingFailure {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestHookLogs finds what the hook logs in the plugin's log, with the pod.
+func TestHookLogs(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	o := options()
+	o.Before = func(_ context.Context, r Request) (sidecar.Decision, bool, error) {
+		r.Log.Warn("the agent is away")
+		return sidecar.Decision{Reason: "elsewhere"}, true, nil
+	}
+	came := n.runAs(t.Context(), o, "ADD", n.add())
+	line, _, _ := strings.Cut(came.stderr, "\n")
+	if !strings.Contains(line, "the agent is away") || !strings.Contains(line, `"pod":"shop/web-0"`) {
+		t.Errorf("the log is %s", came.stderr)
 	}
 }
 

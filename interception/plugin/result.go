@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -45,6 +46,39 @@ func passThrough(previous json.RawMessage, version string) ([]byte, error) {
 		return nil, fmt.Errorf("convert it from version %s to %s: %w", from, version, err)
 	}
 	return converted, nil
+}
+
+// addressesIn returns the addresses in a result, without those of interfaces outside of a
+// container. A result without a version has the given one.
+func addressesIn(raw json.RawMessage, version string) ([]netip.Addr, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	from, err := versionOf(raw)
+	if err != nil {
+		return nil, err
+	}
+	if from == "" {
+		from, raw = version, withVersion(raw, version)
+	}
+	result, err := create.Create(from, raw)
+	if err != nil {
+		return nil, err
+	}
+	current, err := types100.GetResult(result)
+	if err != nil {
+		return nil, err
+	}
+	var addresses []netip.Addr
+	for _, ip := range current.IPs {
+		if i := ip.Interface; i != nil && *i >= 0 && *i < len(current.Interfaces) && current.Interfaces[*i].Sandbox == "" {
+			continue
+		}
+		if address, is := netip.AddrFromSlice(ip.Address.IP); is {
+			addresses = append(addresses, address.Unmap())
+		}
+	}
+	return addresses, nil
 }
 
 // versionOf returns the version of a result, or "" if it has none.
@@ -153,15 +187,15 @@ func (c *call) checkResult(conf *config, netns string) error {
 	}
 	data, err := passThrough(conf.PrevResult, conf.CNIVersion)
 	if err != nil {
-		return c.resultFailure(err)
+		return resultFailure(c.Name, err)
 	}
 	result, err := create.Create(conf.CNIVersion, data)
 	if err != nil {
-		return c.resultFailure(err)
+		return resultFailure(c.Name, err)
 	}
 	current, err := types100.GetResult(result)
 	if err != nil {
-		return c.resultFailure(err)
+		return resultFailure(c.Name, err)
 	}
 	var names []string
 	for _, i := range current.Interfaces {

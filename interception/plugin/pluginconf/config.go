@@ -44,6 +44,9 @@ type Config struct {
 	ExcludeNamespaces []string `json:"exclude_namespaces"`
 	PodNamespace      string   `json:"pod_namespace"`
 	NativeNFTables    bool     `json:"native_nftables"`
+	// EnablementSelectors are for the hook that decides about the pods of ambient mode, which reads
+	// them.
+	EnablementSelectors json.RawMessage `json:"enablement_selectors"`
 
 	// Those of Istio's plugin before 1.23.
 	OldLogLevel string     `json:"log_level"`
@@ -51,6 +54,11 @@ type Config struct {
 	Kubernetes  Kubernetes `json:"kubernetes"`
 
 	// Our own.
+	// AmbientProxyNamespace and AmbientProxyName are the namespace and the DaemonSet of the proxy of
+	// ambient mode.
+	AmbientProxyNamespace string `json:"ambient_proxy_namespace"`
+	AmbientProxyName      string `json:"ambient_proxy_name"`
+
 	Kubeconfig   string       `json:"kubeconfig"`
 	Dataplane    string       `json:"dataplane"`
 	AgentName    string       `json:"agent_name"`
