@@ -410,6 +410,11 @@ const pluginLinks = `
 	sync/atomic syscall time unicode unicode/utf8 unsafe
 `
 
+// pluginAmbientLinks are the additional packages of a plugin with ambient mode.
+const pluginAmbientLinks = `
+	./ambient ./ambient/agent/event ./examples/internal/ambientconf ./examples/internal/ambientplugin
+`
+
 // pluginIPTablesLinks are the additional packages of the build with iptables.
 const pluginIPTablesLinks = `
 	./interception/choice/standard ./interception/iptables ./interception/render ./internal/ipset
@@ -420,8 +425,8 @@ const pluginIPTablesLinks = `
 func TestImportRulesOfThePlugin(t *testing.T) {
 	t.Parallel()
 	for _, build := range []struct{ program, tags, links string }{
-		{"./examples/istio-cni", "", pluginLinks},
-		{"./examples/istio-cni", "iptables", pluginLinks + pluginIPTablesLinks},
+		{"./examples/istio-cni", "", pluginLinks + pluginAmbientLinks},
+		{"./examples/istio-cni", "iptables", pluginLinks + pluginAmbientLinks + pluginIPTablesLinks},
 		{"./examples/linkerd-cni", "", pluginLinks},
 	} {
 		g := list(t, target{os: "linux", arch: "amd64"}, "-tags="+build.tags, build.program)

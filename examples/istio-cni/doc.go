@@ -10,9 +10,11 @@
 //
 // README.md, beside this file, has the settings, the order of decisions and the error codes.
 //
+// With ambient_enabled it hands each pod's open namespace to the agent of ambient mode first, and
+// looks for a sidecar only in pods that the agent does not capture (package ambientplugin).
+//
 // # Non-goals
 //
-// It gives no interface to a pod, and is never the first plugin of a network. Istio's ambient mode
-// is not supported: a configuration that enables it is refused for every pod that is not left alone
-// anyway.
+// It gives no interface to a pod, and is never the first plugin of a network. It writes no rules of
+// ambient mode, and does not speak with the proxy.
 package main

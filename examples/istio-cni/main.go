@@ -3,6 +3,7 @@
 package main
 
 import (
+	"github.com/meshcni/meshcni/examples/internal/ambientplugin"
 	"github.com/meshcni/meshcni/interception/plugin"
 	"github.com/meshcni/meshcni/interception/plugin/exhaustion"
 	"github.com/meshcni/meshcni/interception/sidecar"
@@ -21,8 +22,9 @@ func main() {
 			Name:   "the build with the Go tag iptables",
 			Remedy: "install bin/istio-cni-iptables, which make build makes, as istio-cni",
 		},
-		AmbientRemedy: "for ambient mode use Istio's own plugin",
-		Installer:     "install-cni",
-		Uninstall:     "run install-cni uninstall on this node, with the mounts of the node agent (docs/operations.md, Uninstalling)",
+		Before:    ambientplugin.Hook{}.Before,
+		Ambient:   true,
+		Installer: "install-cni",
+		Uninstall: "run install-cni uninstall on this node, with the mounts of the node agent (docs/operations.md, Uninstalling)",
 	})
 }

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ambientplugin is ambient mode in the CNI plugin: [Hook.Before] is for Before of
+// [plugin.Options].
+//
+//	plugin --Before--> Hook --/v1/enrol, with the namespace--> the node's agent (node-ambient)
+//	                    |
+//	                    +--if the agent is away--> API server: pod and namespace
+//
+// The agent decides about a pod, enrols it and answers once the proxy serves it. For a pod that the
+// agent does not capture, the plugin goes on with its search for a sidecar.
+//
+// Goals: a pod of the ambient mesh never starts outside of it in silence, and the error says for
+// whom the pod waits. A pod that is certainly not in the mesh costs no connection: the proxy's own,
+// and one whose annotations, if the runtime passes them, tell of a sidecar. Any other pod costs one
+// request to the agent. The API server is asked only while the agent is away.
+//
+// Non-goals: rules, the proxy's protocol, and the end of a pod, of which the agent hears from its
+// feed. CHECK compares nothing for a pod of the ambient mesh: the agent itself keeps comparing.
+package ambientplugin

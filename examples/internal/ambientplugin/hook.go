@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ambientplugin
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/event"
+	"github.com/meshcni/meshcni/examples/internal/ambientconf"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/plugin"
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
+)
+
+// The reasons for which the plugin leaves a pod alone in ambient mode.
+const (
+	// ReasonEnrolled: the agent has enrolled the pod. The detail has the agent's own reason.
+	ReasonEnrolled interception.Reason = "ambient"
+	// ReasonProxy: the pod is one of the proxy's own.
+	ReasonProxy interception.Reason = "ambient-proxy"
+)
+
+const (
+	// socketName is the agent's socket in the run directory.
+	socketName = "pluginevent.sock"
+	// defaultProxyName is the default of ambient_proxy_name.
+	defaultProxyName = "ztunnel"
+)
+
+// Hook decides about the pods of ambient mode. The zero value is ready to use.
+type Hook struct {
+	// UserAgent names the plugin to the API server; "meshcni" if empty.
+	UserAgent string
+	// Backoff says how long to wait after the given number of failures, before the hook asks the
+	// agent or the API server again. If nil, it is a second for the agent, and podsource's own pauses
+	// for the API server.
+	Backoff func(failures int) time.Duration
+}
+
+// Before decides about a pod as Before of [plugin.Options]: the second result is true if the pod is
+// enrolled or the proxy's own. Without ambient_enabled, and in CHECK, it decides nothing. The error
+// is a [*plugin.Error].
+func (h Hook) Before(ctx context.Context, r plugin.Request) (_ interception.Decision, decided bool, _ error) {
+	if !r.Config.AmbientEnabled || r.Command != "ADD" {
+		return interception.Decision{}, false, nil
+	}
+	if isProxy(r.Config, r.Pod.Namespace, r.Pod.Name) {
+		return interception.Decision{Reason: ReasonProxy, Detail: r.Pod.String()}, true, nil
+	}
+	policy, err := policyOf(r.Config)
+	if err != nil {
+		return interception.Decision{}, false, settingFailure(err)
+	}
+	if _, has := r.Config.RuntimeConfig.PodAnnotations[policy.SidecarAnnotation]; has {
+		return interception.Decision{}, false, nil
+	}
+	namespace, err := r.OpenNetns()
+	if err != nil {
+		return interception.Decision{}, false, err
+	}
+	defer namespace.Close() //nolint:errcheck // nothing is written through it
+	addresses, err := r.Addresses()
+	if err != nil {
+		return interception.Decision{}, false, err
+	}
+	a := addition{
+		Hook: h, request: r, policy: policy, namespace: namespace.File(), socket: filepath.Join(r.Config.RunDir, socketName),
+		pod: event.Pod{Namespace: r.Pod.Namespace, Name: r.Pod.Name, UID: uidOf(r), Addresses: addresses},
+	}
+	return a.decide(ctx)
+}
+
+// addition is the ADD of a pod that may be in the ambient mesh.
+type addition struct {
+	Hook
+	request   plugin.Request
+	policy    ambient.Policy
+	pod       event.Pod
+	namespace *os.File
+	socket    string
+}
+
+// decide has the agent decide.
+func (a *addition) decide(ctx context.Context) (_ interception.Decision, decided bool, _ error) {
+	decision, err := event.Enrol(ctx, a.socket, a.pod, a.namespace)
+	if isUnanswered(err) {
+		return a.decideAlone(ctx, err)
+	}
+	return a.outcome(ctx, decision, err)
+}
+
+// outcome is what follows from an answer of the agent.
+func (a *addition) outcome(ctx context.Context, decision interception.Decision, err error) (_ interception.Decision, decided bool, _ error) {
+	switch {
+	case err != nil:
+		return interception.Decision{}, false, a.failure(ctx, err)
+	case !decision.Capture:
+		a.request.Log.Debug("pod is not in the ambient mesh", "reason", decision.String())
+		return interception.Decision{}, false, nil
+	}
+	return interception.Decision{Reason: ReasonEnrolled, Detail: decision.String(), OfPod: decision.OfPod}, true, nil
+}
+
+// policyOf returns which pods are in the ambient mesh, by the function that the agent's program
+// uses, too.
+func policyOf(c pluginconf.Config) (ambient.Policy, error) {
+	settings := ambientconf.Config{ExcludeNamespaces: c.ExcludeNamespaces, ProxyNamespace: proxyNamespace(c)}
+	if string(c.EnablementSelectors) != "null" {
+		settings.Selectors = c.EnablementSelectors
+	}
+	return settings.Policy()
+}
+
+func proxyNamespace(c pluginconf.Config) string {
+	return cmp.Or(c.AmbientProxyNamespace, c.PodNamespace)
+}
+
+func proxyName(c pluginconf.Config) string { return cmp.Or(c.AmbientProxyName, defaultProxyName) }
+
+// isProxy recognises the pods of the proxy's DaemonSet by its name, '-' and a suffix. Without a
+// namespace it recognises none.
+func isProxy(c pluginconf.Config, namespace, name string) bool {
+	suffix, ok := strings.CutPrefix(name, proxyName(c)+"-")
+	return ok && suffix != "" && namespace != "" && namespace == proxyNamespace(c)
+}
+
+// sourceAnnotation says where the kubelet has a pod from; see
+// https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-source.
+const sourceAnnotation = "kubernetes.io/config.source"
+
+// uidOf returns the pod's UID, or "" for a static pod, whose mirror in the API server has another
+// one than the runtime: the agent then knows it by its name.
+func uidOf(r plugin.Request) string {
+	if source := r.Config.RuntimeConfig.PodAnnotations[sourceAnnotation]; source != "" && source != "api" {
+		return ""
+	}
+	return r.Pod.UID
+}
