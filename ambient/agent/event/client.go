@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"time"
@@ -38,9 +39,13 @@ func enrol(ctx context.Context, socket string, pod Pod, namespace *os.File) (int
 	if err != nil {
 		return interception.Decision{}, err
 	}
-	status, answer, err := exchange(ctx, socket, http.MethodPost, "/v1/enrol", body, namespace)
-	if err != nil {
-		return interception.Decision{}, err
-	}
-	return parseAnswer(status, answer)
+	var decision interception.Decision
+	err = exchange(ctx, socket, http.MethodPost, "/v1/enrol", body, namespace, func(status int, answer io.Reader) error {
+		body, err := readAll(answer)
+		if err == nil {
+			decision, err = parseAnswer(status, body)
+		}
+		return err
+	})
+	return decision, err
 }

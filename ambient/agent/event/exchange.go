@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -19,35 +20,39 @@ import (
 	"github.com/meshcni/meshcni/internal/unixsocket"
 )
 
-// exchange makes one request of the agent at a socket, in this goroutine alone, and returns the
-// status and the body of the answer. An [http.Transport] starts three more goroutines, which takes
-// more CPU time than the plugin has for a pod, and it links HTTP/2. The namespace may be nil.
-func exchange(ctx context.Context, socket, method, path string, body []byte, namespace *os.File) (status int, answer []byte, err error) {
+// exchange makes one request of the agent at a socket, in this goroutine alone, and has the answer
+// read. An [http.Transport] starts three more goroutines, which takes more CPU time than the plugin
+// has for a pod, and it links HTTP/2. The first bytes of the request carry the namespace, unless
+// that is nil.
+func exchange(
+	ctx context.Context, socket, method, path string, body []byte, namespace *os.File, read func(status int, body io.Reader) error,
+) error {
 	text, err := encode(ctx, method, path, body)
 	if err != nil {
-		return 0, nil, err
+		return err
 	}
 	conn, err := new(net.Dialer).DialUnix(ctx, "unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
-		return 0, nil, causeOf(ctx, err)
+		return causeOf(ctx, err)
 	}
 	defer conn.Close() //nolint:errcheck // the answer was read, or has failed
 	release := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer release()
 	if err := unixsocket.CheckPeer(conn); err != nil {
-		return 0, nil, err
+		return err
 	}
-	status, answer, err = converse(conn, text, namespace)
-	return status, answer, causeOf(ctx, err)
-}
-
-// causeOf returns why the context has ended, if it has: the end looks like a failure of the
-// connection.
-func causeOf(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
+	failed := write(conn, text, namespace)
+	if failed != nil && !errors.Is(failed, io.ErrUnexpectedEOF) {
+		return causeOf(ctx, failed)
+	} // else an agent that hangs up at once may have said why
+	from := &io.LimitedReader{R: answering{ctx, conn}, N: maxBody}
+	answer, err := http.ReadResponse(bufio.NewReader(from), nil)
+	if err != nil {
+		return cmp.Or(failed, fmt.Errorf("read the answer: %w", err))
 	}
-	return err
+	defer answer.Body.Close() //nolint:errcheck // it was read
+	from.N = math.MaxInt64    // who reads the body bounds it
+	return read(answer.StatusCode, answer.Body)
 }
 
 // encode returns the text of a request.
@@ -63,27 +68,43 @@ func encode(ctx context.Context, method, path string, body []byte) ([]byte, erro
 	return text.Bytes(), err
 }
 
-// converse sends a request, whose first bytes carry the namespace, and reads the answer.
-func converse(conn *net.UnixConn, text []byte, namespace *os.File) (status int, answer []byte, err error) {
-	var failed error
+// write sends a request, whose first bytes carry the namespace.
+func write(conn *net.UnixConn, text []byte, namespace *os.File) error {
 	if namespace != nil {
-		var n int
-		n, failed = send(conn, text, namespace)
+		n, err := send(conn, text, namespace)
+		if err != nil {
+			return hungUp(err)
+		}
 		text = text[n:]
 	}
-	if failed == nil && len(text) > 0 {
-		_, failed = conn.Write(text)
+	if len(text) == 0 {
+		return nil
 	}
-	if failed = hungUp(failed); failed != nil && !errors.Is(failed, io.ErrUnexpectedEOF) {
-		return 0, nil, failed
-	} // else an agent that hangs up at once may have said why
-	response, err := http.ReadResponse(bufio.NewReader(io.LimitReader(conn, 2*maxBody)), nil)
-	if err != nil {
-		return 0, nil, cmp.Or(failed, hungUp(fmt.Errorf("read the answer: %w", err)))
+	_, err := conn.Write(text)
+	return hungUp(err)
+}
+
+// answering reads an answer. Its errors tell why the context has ended, and that the agent has.
+type answering struct {
+	ctx  context.Context
+	conn net.Conn
+}
+
+func (a answering) Read(data []byte) (int, error) {
+	n, err := a.conn.Read(data)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = causeOf(a.ctx, hungUp(err))
 	}
-	defer response.Body.Close() //nolint:errcheck // it was read
-	answer, err = readAll(response.Body)
-	return response.StatusCode, answer, hungUp(err)
+	return n, err
+}
+
+// causeOf returns why the context has ended, if it has: the end looks like a failure of the
+// connection.
+func causeOf(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // hungUp returns an error that is io.ErrUnexpectedEOF if the agent has closed the connection.
