@@ -71,6 +71,7 @@ const (
 	byAgent     = "ADD, install-cni's socket"
 	manyCIDRs   = "ADD with 1000 excluded CIDRs"
 	parallelADD = "16 ADDs at once"
+	bySocket    = "un-meshed pod, agent's socket"
 	outside     = "un-meshed pod, runtime's annotations"
 	onlyVersion = "VERSION"
 	inProcess   = "Apply, in process"
@@ -86,14 +87,17 @@ func budgetCases(b *testing.B) []budgetCase {
 		n.serve(agentOf(b, edits...))
 		return n
 	}
+	ambient := []string{`{"ambient_enabled": true}`}
 	withAgent := newNode(b, nobody)
 	return []budgetCase{
 		{captured, "ADD", newNode(b, pod(b)), nil, nil, 5.5, mostResident},
 		{byAgent, "ADD", withAgent, startAgent(b, withAgent), nil, 4.2, mostResident},
 		{manyCIDRs, "ADD", newNode(b, pod(b, `"traffic.sidecar.istio.io/includeInboundPorts"`, excludedCIDRs(1000))), nil, nil, 0, 0},
 		{"un-meshed pod, API server", "ADD", newNode(b, pod(b, proxy, other)), nil, nil, 4, mostResident},
-		{"un-meshed pod, agent's socket", "ADD", inside(proxy, other), nil, nil, 3, mostResident},
+		{bySocket, "ADD", inside(proxy, other), nil, nil, 3, mostResident},
+		{bySocket + withAmbient, "ADD", besideAmbient(b, inside(proxy, other)), nil, ambient, 0, mostResident},
 		{outside, "ADD", newNode(b, nobody), nil, annotations, 0, mostResident},
+		{outside + withAmbient, "ADD", besideAmbient(b, newNode(b, nobody)), nil, append(annotations, ambient...), 0, mostResident},
 		{onlyVersion, "VERSION", newNode(b, nobody), nil, nil, 0, mostResident},
 	}
 }

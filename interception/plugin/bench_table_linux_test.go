@@ -23,8 +23,10 @@ const (
 	// two take of istio-cni's.
 	// A pod that the runtime's annotations decide about costs what VERSION costs, which every call of
 	// the plugin costs, and three tenths of it.
-	mostOutside     = 1.3
-	mostByAgent     = 1.0
+	mostOutside = 1.3
+	mostByAgent = 1.0
+	// In ambient mode, the plugin asks one more question about a pod that is not in the mesh.
+	mostWithAmbient = 1.5
 	mostByAgentWall = 0.73
 	unbounded       = float64(0)  // there is no limit
 	perMiB          = 1024        // KiB
@@ -55,6 +57,9 @@ func (m *measurement) table(cases []budgetCase) string {
 		line(name, unit+" / "+to, ratio(m.costs[name], m.costs[to], part), limit)
 	}
 	compare(outside, "CPU", onlyVersion, cost.cpuTime, mostOutside)
+	for _, name := range []string{bySocket, outside} {
+		compare(name+withAmbient, "CPU", name, cost.cpuTime, mostWithAmbient)
+	}
 	compare(byAgent, "all processes' CPU", captured, cost.everywhere, mostByAgent)
 	compare(byAgent, "wall", captured, cost.wallTime, mostByAgentWall)
 	compare(manyCIDRs, "CPU", captured, cost.cpuTime, mostCIDRs)
