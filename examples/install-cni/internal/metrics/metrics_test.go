@@ -137,11 +137,14 @@ func TestResults(t *testing.T) {
 	})
 	m.Result(podsource.Result{Command: "ADD", Reason: "made up", Error: &podsource.ResultError{Code: 7}})
 	m.Result(podsource.Result{Command: "made up", Source: "made up", Stages: []podsource.Stage{{Name: "plan"}}, Error: &podsource.ResultError{Code: 12345}})
+	m.Result(podsource.Result{Command: "ADD", Reason: "ambient"})
+	m.Result(podsource.Result{Command: "ADD", Error: &podsource.ResultError{Code: 210}})
 	m.Result(podsource.Result{Command: "DEL"})
-	want(t, m, "meshcni_plugin_decisions", `meshcni_plugin_decisions_total{captured="false",reason="fail-open"} 0`,
+	want(t, m, "meshcni_plugin_decisions", `meshcni_plugin_decisions_total{captured="false",reason="ambient"} 1`, `meshcni_plugin_decisions_total{captured="false",reason="fail-open"} 0`,
 		`meshcni_plugin_decisions_total{captured="false",reason="other"} 1`, `meshcni_plugin_decisions_total{captured="false",reason="uninstalled"} 0`,
 		`meshcni_plugin_decisions_total{captured="true",reason="in-mesh"} 1`)
-	want(t, m, "meshcni_plugin_failures", `meshcni_plugin_failures_total{code="7",command="ADD"} 1`,
+	want(t, m, "meshcni_plugin_failures", `meshcni_plugin_failures_total{code="210",command="ADD"} 1`,
+		`meshcni_plugin_failures_total{code="7",command="ADD"} 1`,
 		`meshcni_plugin_failures_total{code="other",command="other"} 1`)
 	want(t, m, "meshcni_plugin_stage_duration_seconds_sum",
 		`meshcni_plugin_stage_duration_seconds_sum{command="ADD",source="agent",stage="apply"} 0.0025`,

@@ -49,23 +49,26 @@ func known(text string, all ...string) string {
 	return other
 }
 
+// ambient returns the reasons of package ambientplugin.
+func ambient() []string { return []string{"ambient", "ambient-proxy"} }
+
 // letPass returns the plugin's own reasons to let a pod in the mesh run uncaptured.
 func letPass() []string { return []string{"uninstalled", "fail-open"} }
 
 // reasons returns those of decisions, and the plugin's own.
 func reasons() []string {
-	return append([]string{
+	return slices.Concat([]string{
 		string(sidecar.ReasonOwnAgent), string(sidecar.ReasonNotKubernetes), string(sidecar.ReasonExcludedNamespace),
 		string(sidecar.ReasonHostNetwork), string(sidecar.ReasonNoMesh), string(sidecar.ReasonRuleContainer),
 		string(sidecar.ReasonNoProxy), string(sidecar.ReasonProxyDisabled), string(sidecar.ReasonProxyType),
 		string(sidecar.ReasonOptedOut), string(sidecar.ReasonNotInjected), string(sidecar.ReasonInMesh),
-	}, letPass()...)
+	}, ambient(), letPass())
 }
 
 // code returns the label for the code of a CNI error. The specification reserves codes below 100;
-// the plugin's own are below 200.
+// the plugin's own are below 200, and those of ambient mode below 300.
 func code(code uint) string {
-	if code < 200 {
+	if code < 300 {
 		return strconv.FormatUint(uint64(code), 10)
 	}
 	return other
