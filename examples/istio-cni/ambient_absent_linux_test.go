@@ -59,8 +59,8 @@ func TestAmbientNobodyAnswers(t *testing.T) {
 		prepare func(*node)
 		texts   []string
 	}{
-		"forbidden pods":       {func(n *node) { n.pod = status(http.StatusForbidden) }, []string{"the verb get on pods"}},
-		"forbidden namespaces": {func(n *node) { n.namespace = status(http.StatusForbidden) }, []string{"namespace shop: ", "the verb get on namespaces"}},
+		"forbidden pods":       {func(n *node) { n.pod = forbid }, []string{"the verb get on pods"}},
+		"forbidden namespaces": {func(n *node) { n.namespace = forbid }, []string{"namespace shop: ", "the verb get on namespaces"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,11 +72,11 @@ func TestAmbientNobodyAnswers(t *testing.T) {
 		})
 	}
 	n := newNode(t)
-	n.namespace = status(http.StatusForbidden)
+	n.namespace = forbid
 	if r := n.mustAdd(`{"fail_policy": {"open": ["shop"]}}`); r.Reason != "in-mesh" {
 		t.Errorf("with an open policy the sidecar is not found: %+v", r)
 	}
-	n.pod = status(http.StatusForbidden)
+	n.pod = forbid
 	if r := n.mustAdd(`{"fail_policy": {"open": ["shop"]}}`); r.Reason != "fail-open" {
 		t.Errorf("with an open policy: %+v", r)
 	}

@@ -107,10 +107,8 @@ func object(text string) http.HandlerFunc {
 	}
 }
 
-// status answers with a status.
-func status(code int) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
-}
+// forbid answers that the plugin may not ask for this.
+func forbid(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }
 
 // serve starts the API server, and writes the kubeconfig that the node agent writes.
 func (n *node) serve() {

@@ -71,14 +71,16 @@ func addressesIn(raw json.RawMessage, version string) ([]netip.Addr, error) {
 	}
 	var addresses []netip.Addr
 	for _, ip := range current.IPs {
-		if i := ip.Interface; i != nil && *i >= 0 && *i < len(current.Interfaces) && current.Interfaces[*i].Sandbox == "" {
-			continue
-		}
-		if address, is := netip.AddrFromSlice(ip.Address.IP); is {
+		if address, is := netip.AddrFromSlice(ip.Address.IP); is && !isOutside(current, ip.Interface) {
 			addresses = append(addresses, address.Unmap())
 		}
 	}
 	return addresses, nil
+}
+
+// isOutside reports whether an interface of a result is known to be outside of a container.
+func isOutside(result *types100.Result, index *int) bool {
+	return index != nil && *index >= 0 && *index < len(result.Interfaces) && result.Interfaces[*index].Sandbox == ""
 }
 
 // versionOf returns the version of a result, or "" if it has none.

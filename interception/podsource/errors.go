@@ -175,15 +175,21 @@ func (e *Error) apiServerRemedy() string {
 		return "check the API server's health; the kubelet tries the pod again"
 	case isAny(e.Kind, ErrUnauthorized):
 		return "see whether the node agent runs and renews the token in " + e.Kubeconfig
-	case isAny(e.Kind, ErrForbidden) && e.Namespace != "":
-		return "give the service account of " + e.Kubeconfig + " a role with the verb get on namespaces"
 	case isAny(e.Kind, ErrForbidden):
-		return "give the service account of " + e.Kubeconfig + " a role with the verb get on pods"
+		return "give the service account of " + e.Kubeconfig + " a role with the verb get on " + e.resource()
 	case isAny(e.Kind, ErrNotFound, ErrNoNamespace, ErrStalePod):
 		return "nothing has to be done if the pod was deleted meanwhile; otherwise see whether " + e.Kubeconfig + " is of this node's cluster"
 	default: // ErrAnswer, ErrNotPod, ErrTooLarge
 		return "see whether the server in " + e.Kubeconfig + " is an API server, and nothing between it and this node answers in its place"
 	}
+}
+
+// resource is what the API server was asked for.
+func (e *Error) resource() string {
+	if e.Namespace != "" {
+		return "namespaces"
+	}
+	return "pods"
 }
 
 func isAny(err error, kinds ...error) bool {

@@ -35,7 +35,8 @@ func (a *addition) decideAlone(ctx context.Context, away error) (_ interception.
 	case err != nil:
 		return interception.Decision{}, false, a.undecided(away, err)
 	case !decision.Capture:
-		a.request.Log.Info("pod is not in the ambient mesh, as the API server says: its agent is away", "reason", decision.String(), "agent", away.Error())
+		a.request.Log.Info("pod is not in the ambient mesh, as the API server says: its agent is away",
+			"reason", decision.String(), "agent", away.Error())
 		return interception.Decision{}, false, nil
 	}
 	for round := 1; round <= replacementRounds && isReplaced(away) && a.pause(ctx, round); round++ {
@@ -76,7 +77,12 @@ func isUnanswered(err error) bool {
 // isReplaced reports whether the agent may answer soon: its socket is there, but no program
 // listens, the program ends, or too many connections wait.
 func isReplaced(err error) bool {
-	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, io.ErrUnexpectedEOF) || codeOf(err) == event.CodeStopped
+	for _, passing := range []error{syscall.ECONNREFUSED, syscall.EAGAIN, io.ErrUnexpectedEOF} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	return codeOf(err) == event.CodeStopped
 }
 
 // codeOf returns the code of an error that the agent has reported, or "".
