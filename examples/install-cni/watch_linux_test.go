@@ -55,7 +55,7 @@ func TestPodsOfTheNode(t *testing.T) {
 	}
 	p.wantPluginReady()
 
-	watching := regexp.MustCompile(`msg="watching the node's pods" process=(\d+)`)
+	watching := regexp.MustCompile(`msg="a program was started" program=node-watcher process=(\d+)`)
 	pid, err := strconv.Atoi(watching.FindStringSubmatch(p.log.String())[1])
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@
 package watcher
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -11,14 +10,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
-	"os/exec"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/meshcni/meshcni/examples/install-cni/internal/child"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
 	"github.com/meshcni/meshcni/examples/internal/podnews"
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
@@ -33,7 +30,6 @@ type Watcher struct {
 
 	mu     sync.Mutex
 	reason string // why no pod is known; empty if pods are
-	last   string // the last error of the process
 	repair *repairconf.Status
 	server *podsource.ServerStatus            // the last result of check
 	end    context.CancelCauseFunc            // of the process that runs
@@ -55,10 +51,7 @@ type Options struct {
 	OnInstalled func(there bool)
 }
 
-const (
-	answerWithin = 2 * time.Second
-	endWithin    = 3 * time.Second
-)
+const answerWithin = 2 * time.Second
 
 // New returns a watcher, and starts nothing yet.
 func New(o Options) *Watcher {
@@ -170,42 +163,20 @@ func (w *Watcher) run(ctx context.Context, say func(string)) error {
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	process := exec.CommandContext(ctx, command[0], command[1:]...)
-	process.Env = []string{} // proxy settings and the like are not for it
-	process.Stdout = &lineWriter{take: func(line []byte) { w.takeLine(line, say) }}
-	process.Stderr = &lineWriter{take: w.logged}
-	// It ends when this pipe does, however this process ends.
-	stdin, err := process.StdinPipe()
-	if err != nil {
-		return w.ended(err)
-	}
-	process.Cancel, process.WaitDelay = stdin.Close, endWithin
 	w.mu.Lock()
 	w.end = end // set before the process can report that it is ready
 	w.mu.Unlock()
-	if err := process.Start(); err != nil {
-		return w.ended(fmt.Errorf("start it: %w", err))
-	}
-	w.options.Log.Debug("watching the node's pods", "process", process.Process.Pid, "command", command)
-	err = process.Wait()
-	if ctx.Err() != nil {
-		err = context.Cause(ctx) // the reason for its end
-	}
-	return w.ended(err)
+	return w.ended(child.Process{
+		Name: "node-watcher", Command: command, Log: w.options.Log, OnLine: func(line []byte) { w.takeLine(line, say) },
+	}.Run(ctx))
 }
 
 // ended makes the part unready, and returns the reason.
 func (w *Watcher) ended(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err == nil {
-		err = errors.New("it ended unexpectedly")
-	}
-	if w.last != "" {
-		err = fmt.Errorf("%w: %s", err, w.last)
-	}
 	err = fmt.Errorf("watch the node's pods: %w", err)
-	w.reason, w.last, w.repair, w.server, w.pods = err.Error(), "", nil, nil, nil
+	w.reason, w.repair, w.server, w.pods = err.Error(), nil, nil, nil
 	return err
 }
 
@@ -265,47 +236,4 @@ func (w *Watcher) heard(news podnews.News) {
 // keyOf names a pod regardless of its UID.
 func keyOf(namespace, name string) podsource.Ref {
 	return podsource.Ref{Namespace: namespace, Name: name}
-}
-
-// logged passes on a line of the process's log.
-func (w *Watcher) logged(line []byte) {
-	entry, err := podsource.ParseLogLine(line)
-	if err != nil { // a panic, for example
-		entry = podsource.LogEntry{Level: slog.LevelError, Message: string(line)}
-	}
-	attributes := []any{"from", "node-watcher"}
-	for _, key := range slices.Sorted(maps.Keys(entry.Attributes)) {
-		attributes = append(attributes, key, entry.Attributes[key])
-	}
-	if entry.Level >= slog.LevelError {
-		w.mu.Lock()
-		w.last = entry.Message
-		if cause := entry.Attributes["error"]; cause != "" {
-			w.last += ": " + cause
-		}
-		w.mu.Unlock()
-	}
-	w.options.Log.Log(context.Background(), entry.Level, entry.Message, attributes...)
-}
-
-// maxLine bounds what is kept of a line.
-const maxLine = 64 << 10
-
-// lineWriter passes on whole lines, without their ends. It cuts lines that are too long.
-type lineWriter struct {
-	take func(line []byte)
-	part []byte
-}
-
-func (w *lineWriter) Write(p []byte) (int, error) {
-	all := len(p)
-	for {
-		line, rest, found := bytes.Cut(p, []byte("\n"))
-		w.part = append(w.part, line[:min(len(line), maxLine-len(w.part))]...)
-		if !found {
-			return all, nil
-		}
-		w.take(w.part)
-		w.part, p = w.part[:0], rest
-	}
 }

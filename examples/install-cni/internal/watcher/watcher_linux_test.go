@@ -321,18 +321,3 @@ func TestProcessThatIsNotReady(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-func TestLines(t *testing.T) {
-	t.Parallel()
-	var got []string
-	w := &lineWriter{take: func(line []byte) { got = append(got, string(line)) }}
-	long := strings.Repeat("x", maxLine+10)
-	for _, part := range []string{"a", "b\nc\n\nd", "\n", long, long, "\ne\nf"} {
-		if n, err := w.Write([]byte(part)); n != len(part) || err != nil {
-			t.Errorf("got %d, %v", n, err)
-		}
-	}
-	if diff := cmp.Diff([]string{"ab", "c", "", "d", long[:maxLine], "e"}, got); diff != "" {
-		t.Error(diff)
-	}
-}
