@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -237,33 +239,32 @@ func TestLargePodsKeepWhatSelectorsRead(t *testing.T) {
 	}
 }
 
-// TestNamespacesAreWatchedForTheFeedAlone runs the program without a feed.
+// TestNamespacesAreWatchedForTheFeedAlone runs the program without a feed, and with one.
 //
 //nolint:paralleltest // other tests call run, which sets the logger of client-go for the whole process
 func TestNamespacesAreWatchedForTheFeedAlone(t *testing.T) {
 	for name, with := range map[string]bool{"with a feed": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
-			cluster, asked, pods := fakecluster.New(), make(chan struct{}, 100), make(chan struct{}, 100)
+			cluster := fakecluster.New()
+			cluster.PutNamespace("shop", nil)
 			cluster.Put(fakecluster.Pod{Namespace: "shop", Name: "web-0", UID: "7f0b", Node: "a"})
+			var asked atomic.Bool
 			cluster.Answer(func(r *http.Request) int {
-				note := pods
 				if strings.HasPrefix(r.URL.Path, namespacesPath) {
-					note = asked
-				}
-				select {
-				case note <- struct{}{}:
-				default:
+					asked.Store(true)
 				}
 				return 0
 			})
-			dir, url := privateDirectory(t), serve(t, cluster)
+			dir := privateDirectory(t)
+			socket, want := filepath.Join(dir, "feed.sock"), 2
 			env := environment{
-				args: []string{"-node=a", "-dir=" + dir, "-server=" + url}, stdout: t.Output(), stderr: t.Output(),
-				trim: func() error { return nil }, trimAfter: time.Hour,
+				args: []string{"-node=a", "-dir=" + dir, "-server=" + serve(t, cluster)}, trim: func() error { return nil }, trimAfter: time.Hour,
 			}
 			if with {
-				env.args = append(env.args, "-feed="+filepath.Join(dir, "feed.sock"))
+				env.args, want = append(env.args, "-feed="+socket), 3
 			}
+			reader, writer := io.Pipe()
+			env.stdout, env.stderr = writer, t.Output()
 			o, err := parse(env)
 			if err != nil {
 				t.Fatal(err)
@@ -271,7 +272,7 @@ func TestNamespacesAreWatchedForTheFeedAlone(t *testing.T) {
 			memory := footprint.NewTrimmer(env.trimAfter, env.trim, slog.New(slog.DiscardHandler))
 			defer memory.Stop()
 			tasks, err := prepare(t.Context(), env, o, memory, slog.New(slog.DiscardHandler))
-			if want := map[bool]int{true: 3, false: 2}[with]; err != nil || len(tasks) != want {
+			if err != nil || len(tasks) != want {
 				t.Fatalf("%d tasks, %v; want %d", len(tasks), err, want)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
@@ -281,11 +282,13 @@ func TestNamespacesAreWatchedForTheFeedAlone(t *testing.T) {
 			for _, work := range tasks {
 				group.Go(func() { _ = work(ctx) }) // it ends with the context
 			}
-			<-pods
+			heardUntilReady(t, reader)
 			if with {
-				<-asked
-			} else if len(asked) > 0 {
-				t.Error("namespaces are asked for")
+				a := connect(t, socket)
+				a.await(t, "all pods", func() bool { return a.complete == 1 })
+			}
+			if asked.Load() != with {
+				t.Errorf("namespaces are asked for: %v", asked.Load())
 			}
 		})
 	}
