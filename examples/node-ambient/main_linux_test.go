@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -17,10 +18,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent"
 	"github.com/meshcni/meshcni/ambient/agent/event"
 	"github.com/meshcni/meshcni/ambient/agent/feed"
 	"github.com/meshcni/meshcni/ambient/ambienttest"
+	"github.com/meshcni/meshcni/ambient/zds"
+	"github.com/meshcni/meshcni/examples/internal/ambientnews"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 )
@@ -114,13 +120,7 @@ func testNode(t *testing.T, dataplane string) {
 	if status := <-s.statuses; status != ambient.StatusEnabled {
 		t.Errorf("the source is asked for the status %q", status)
 	}
-	line := <-out
-	for line.Pod.Step != "" {
-		line = <-out
-	}
-	if line.Pod.UID != "7f0b" || line.Pod.Name != "web-0" || !line.Pod.Wanted || line.Pod.Error != "" || line.Pod.Proxy != "serves" || line.Pod.Rules != "planned" {
-		t.Errorf("the program reports %+v", line.Pod)
-	}
+	wantReports(t, out)
 	if code := end(); code != exitOK {
 		t.Errorf("exit code %d", code)
 	}
@@ -178,6 +178,82 @@ func TestOperator(t *testing.T) {
 	relayed(t, pod, proxy, 1)
 }
 
+// wantReports reads what the program reports, until the pod is enrolled.
+func wantReports(t *testing.T, lines <-chan ambientnews.Line) {
+	t.Helper()
+	var pod ambientnews.Pod
+	var node ambientnews.Node
+	for captured := false; !captured || !pod.Wanted || pod.Step != "" || !node.Complete || node.Proxies != 1; {
+		switch line := <-lines; {
+		case line.Pod != nil:
+			pod = *line.Pod
+		case line.Node != nil:
+			node = *line.Node
+		case line.Request != nil:
+			captured = line.Request.Captured && line.Request.Status == http.StatusOK && line.Request.Seconds > 0
+		}
+	}
+	if pod.UID != "7f0b" || pod.Name != "web-0" || pod.Error != "" || pod.Proxy != "serves" || pod.Rules != "planned" || node.Feed != "" {
+		t.Errorf("the program reports %+v, %+v", pod, node)
+	}
+}
+
+// TestReports: the daemon learns what has changed, once.
+func TestReports(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	r := &reporter{to: &out, log: slog.New(slog.DiscardHandler)}
+	lines := func() (all []ambientnews.Line) {
+		for decoder := json.NewDecoder(&out); decoder.More(); {
+			var line ambientnews.Line
+			if err := decoder.Decode(&line); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, line)
+		}
+		out.Reset()
+		return all
+	}
+	hello := &zds.Hello{}
+	r.proxy(zds.Event{Connection: 1, Hello: hello})
+	if got := lines(); got != nil {
+		t.Errorf("before it listens, it reports %+v", got)
+	}
+	r.begin()
+	r.proxy(zds.Event{Connection: 2, Hello: hello})
+	r.proxy(zds.Event{Connection: 2, Request: zds.Request{Kind: zds.KindAdd}, Err: errors.New("refused")})
+	r.proxy(zds.Event{Connection: 1, Err: errors.New("it has ended")})
+	r.feed(feed.Event{Kind: feed.Connected})
+	r.feed(feed.Event{Kind: feed.Completed})
+	for range 2 {
+		r.feed(feed.Event{Kind: feed.Disconnected, Err: errors.New("away")})
+	}
+	var nodes []ambientnews.Node
+	for _, line := range lines() {
+		nodes = append(nodes, *line.Node)
+	}
+	want := []ambientnews.Node{
+		{Proxies: 1}, {Proxies: 2}, {Proxies: 1, Lost: "it has ended"}, {Proxies: 1, Lost: "it has ended", Complete: true},
+		{Proxies: 1, Lost: "it has ended", Complete: true, Feed: "away"},
+	}
+	if diff := cmp.Diff(want, nodes); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	pod := agent.Pod{UID: "7f0b", Wanted: ambient.Wanted{Enrolled: true}, Step: ambient.StepOpen}
+	left := agent.Pod{UID: "7f0b"}
+	for _, p := range []agent.Pod{pod, pod, left, pod} {
+		r.pod(p)
+	}
+	if got := lines(); len(got) != 3 || !got[1].Pod.Left() || got[2].Pod.Left() {
+		t.Errorf("it reports of a pod %+v", got)
+	}
+	r.request(event.Outcome{Path: "/v1/pods", Status: http.StatusOK})
+	r.request(event.Outcome{Path: "/cmdadd", Status: http.StatusInternalServerError, Duration: time.Second, Err: errors.New("no proxy")})
+	if diff := cmp.Diff([]ambientnews.Line{{Request: &ambientnews.Request{Status: http.StatusInternalServerError, Seconds: 1}}}, lines()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestNoSource has no source of pods: the plugin learns for what its pod waits.
 func TestNoSource(t *testing.T) {
 	t.Parallel()
@@ -212,11 +288,11 @@ func serveFeed(t *testing.T, socket string, s *source) {
 }
 
 // launch runs the program until the test ends or end is called, which returns its exit code.
-func launch(t *testing.T, args ...string) (lines <-chan struct{ Pod podLine }, end func() int) {
+func launch(t *testing.T, args ...string) (lines <-chan ambientnews.Line, end func() int) {
 	t.Helper()
 	reader, writer := io.Pipe()
 	ctx, cancel := context.WithCancel(context.Background())
-	code, out := make(chan int, 1), make(chan struct{ Pod podLine }, 1000)
+	code, out := make(chan int, 1), make(chan ambientnews.Line, 1000)
 	log := t.Output()
 	go func() {
 		code <- run(ctx, environment{args: args, stdout: writer, stderr: log})
@@ -225,7 +301,7 @@ func launch(t *testing.T, args ...string) (lines <-chan struct{ Pod podLine }, e
 	go func() {
 		defer close(out)
 		for scanner := bufio.NewScanner(reader); scanner.Scan(); {
-			var line struct{ Pod podLine }
+			var line ambientnews.Line
 			if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
 				t.Errorf("%s: %v", scanner.Text(), err)
 			}

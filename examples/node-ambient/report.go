@@ -7,51 +7,121 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/ambient/agent/event"
+	"github.com/meshcni/meshcni/ambient/agent/feed"
+	"github.com/meshcni/meshcni/ambient/zds"
+	"github.com/meshcni/meshcni/examples/internal/ambientnews"
 )
 
-// reporter reports how far the agent is with each pod, as lines of JSON.
+// reporter reports to the daemon, as lines of JSON. What has not changed is not reported again.
 type reporter struct {
 	log *slog.Logger
 
-	mu sync.Mutex
-	to io.Writer
+	mu      sync.Mutex
+	to      io.Writer
+	pods    map[string]ambientnews.Pod // those that were reported, by UID
+	node    ambientnews.Node
+	began   bool         // node is reported
+	proxies map[int]bool // the connections that said hello
 }
 
-// podLine is a line about a pod.
-type podLine struct {
-	UID       string    `json:"uid"`
-	Namespace string    `json:"namespace,omitempty"`
-	Name      string    `json:"name,omitempty"`
-	Wanted    bool      `json:"wanted"`
-	Rules     string    `json:"rules,omitempty"`
-	Proxy     string    `json:"proxy,omitempty"`
-	Status    string    `json:"status,omitempty"`
-	Step      string    `json:"step,omitempty"`
-	Error     string    `json:"error,omitempty"`
-	Since     time.Time `json:"since"`
+// begin reports the node from now on.
+func (r *reporter) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.began = true
+	r.line(ambientnews.Line{Node: &r.node})
 }
 
 // pod reports what the agent says of a pod.
 func (r *reporter) pod(p agent.Pod) {
-	line := podLine{
+	news := ambientnews.Pod{
 		UID: p.UID, Namespace: p.Namespace, Name: p.Name, Wanted: p.Wanted.Enrolled, Rules: p.Seen.Rules.String(), Proxy: p.Seen.Proxy.String(),
 		Status: string(p.Seen.Status), Step: string(p.Step), Since: p.Since,
 	}
 	if p.Err != nil {
-		line.Error = p.Err.Error()
+		news.Error = p.Err.Error()
 	}
-	text, err := json.Marshal(struct {
-		Pod podLine `json:"pod"`
-	}{line})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pods[p.UID] == news {
+		return
+	}
+	if r.pods == nil {
+		r.pods = map[string]ambientnews.Pod{}
+	}
+	r.pods[p.UID] = news
+	if news.Left() {
+		delete(r.pods, p.UID)
+	}
+	r.line(ambientnews.Line{Pod: &news})
+}
+
+// feed reports what has changed by an event of the feed.
+func (r *reporter) feed(e feed.Event) {
+	r.change(func(node *ambientnews.Node) {
+		switch e.Kind { //nolint:exhaustive // the others are about pods
+		case feed.Connected:
+			node.Feed = ""
+		case feed.Completed:
+			node.Complete = true
+		case feed.Disconnected:
+			node.Feed = "the connection has ended"
+			if e.Err != nil {
+				node.Feed = e.Err.Error()
+			}
+		}
+	})
+}
+
+// proxy reports what has changed by an event of the proxies' connections.
+func (r *reporter) proxy(e zds.Event) {
+	r.change(func(node *ambientnews.Node) {
+		switch {
+		case e.Hello != nil:
+			if r.proxies == nil {
+				r.proxies = map[int]bool{}
+			}
+			r.proxies[e.Connection] = true
+		case e.Request.Kind == 0 && e.Err != nil:
+			delete(r.proxies, e.Connection)
+			node.Lost = e.Err.Error()
+		}
+		node.Proxies = len(r.proxies)
+	})
+}
+
+// change reports the node, if that has changed.
+func (r *reporter) change(by func(node *ambientnews.Node)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.node
+	if by(&r.node); r.began && r.node != before {
+		r.line(ambientnews.Line{Node: &r.node})
+	}
+}
+
+// request reports a plugin's request. Others at the socket are those of operators.
+func (r *reporter) request(o event.Outcome) {
+	if o.Path != "/v1/enrol" && o.Path != "/cmdadd" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.line(ambientnews.Line{Request: &ambientnews.Request{
+		Status: o.Status, Captured: o.Err == nil && o.Decision.Capture, Seconds: o.Duration.Seconds(),
+	}})
+}
+
+// line writes a line. The caller holds mu.
+func (r *reporter) line(line ambientnews.Line) {
+	text, err := json.Marshal(line)
 	if err == nil {
-		r.mu.Lock()
 		_, err = r.to.Write(append(text, '\n'))
-		r.mu.Unlock()
 	}
 	if err != nil {
-		r.log.Warn("can't report how far a pod is", "pod", p.UID, "error", err)
+		r.log.Warn("can't report to the daemon", "error", err)
 	}
 }

@@ -51,7 +51,7 @@ func run(ctx context.Context, env environment) int {
 // serve runs the agent, with its feed and the plugin's socket, until the context ends, one of them
 // fails, or a newer process takes over. What takes time and writes nothing comes before the turn.
 func serve(ctx context.Context, o options, report *reporter, log *slog.Logger) (err error) {
-	settings, err := agentOptions(ctx, o, log)
+	settings, err := agentOptions(ctx, o, report, log)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,11 @@ func serve(ctx context.Context, o options, report *reporter, log *slog.Logger) (
 
 // work is serve for a process that has the turn.
 func work(ctx context.Context, o options, settings agent.Options, turn *turn, report *reporter, log *slog.Logger) error {
-	pods := feed.NewClient(o.feed, feed.ClientOptions{Observe: logFeed(ctx, log)})
+	logged := logFeed(ctx, log)
+	pods := feed.NewClient(o.feed, feed.ClientOptions{Observe: func(e feed.Event) {
+		logged(e)
+		report.feed(e)
+	}})
 	settings.Feed, settings.Annotator, settings.Observe = pods, pods, report.pod
 	node, err := agent.New(ctx, settings)
 	if err != nil {
@@ -83,10 +87,13 @@ func work(ctx context.Context, o options, settings agent.Options, turn *turn, re
 		Enroller: enroller{node}, Keeper: keeper{node}, HandOver: turn.handOver(end), HostRoot: o.hostRoot, Observe: func(outcome event.Outcome) {
 			log.Log(ctx, levelOf(outcome.Err), "request at the event socket", "path", outcome.Path, "pod", outcome.Pod.String(),
 				"decision", outcome.Decision.String(), "error", outcome.Err, "duration", outcome.Duration.String())
+			report.request(outcome)
 		},
 	})
 	if err != nil {
 		end(err) // the agent closes what it has opened
+	} else {
+		report.begin()
 	}
 	var group sync.WaitGroup
 	group.Go(func() { pods.Run(working) })
@@ -130,7 +137,7 @@ func levelOf(err error) slog.Level {
 
 // agentOptions returns the agent's options, apart from its feed. The caller closes the host's
 // namespace.
-func agentOptions(ctx context.Context, o options, log *slog.Logger) (agent.Options, error) {
+func agentOptions(ctx context.Context, o options, report *reporter, log *slog.Logger) (agent.Options, error) {
 	policy, err := o.settings.Policy()
 	if err != nil {
 		return agent.Options{}, err
@@ -159,6 +166,7 @@ func agentOptions(ctx context.Context, o options, log *slog.Logger) (agent.Optio
 		Defaults: ambient.DefaultOverrides(o.settings.DNS), Numbers: ambient.IstioNumbers(), Host: host,
 		Closed: o.settings.Closed, CaptureExisting: o.settings.CaptureExisting, DrainTimeout: drain,
 		Proxy: zds.Options{Observe: func(e zds.Event) {
+			report.proxy(e)
 			log.Log(ctx, levelOf(e.Err), "proxy", "connection", e.Connection, "request", e.Request.Kind.String(),
 				"pod", e.Request.Workload.UID, "error", e.Err)
 		}},

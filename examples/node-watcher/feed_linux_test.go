@@ -279,6 +279,7 @@ func TestNamespacesAreWatchedForTheFeedAlone(t *testing.T) {
 			var group sync.WaitGroup
 			defer group.Wait()
 			defer cancel()
+			defer reader.Close()
 			for _, work := range tasks {
 				group.Go(func() { _ = work(ctx) }) // it ends with the context
 			}
