@@ -22,8 +22,8 @@ type Pod struct {
 	Name      string `json:"name,omitempty"`
 	// Wanted reports whether the pod is to be in the mesh.
 	Wanted bool `json:"wanted"`
-	// Rules are the rules that the pod's namespace has, Proxy is how far the proxy is with the pod, and
-	// Status is the annotation that was asked for last, all in the words of package ambient.
+	// Rules are the rules that the pod's namespace has, Proxy is how far the proxy is with the pod,
+	// and Status is the annotation that was asked for last, all in the words of package ambient.
 	Rules  string `json:"rules,omitempty"`
 	Proxy  string `json:"proxy,omitempty"`
 	Status string `json:"status,omitempty"`

@@ -22,7 +22,7 @@ const chart = "../../../charts/meshcni"
 func ofTheChart() []string {
 	return []string{
 		"mounted-cni-net-dir", "mounted-cni-bin-dir", "mounted-cni-cache-dir", "cni-bin-source-dir", "cni-agent-run-dir", DirectorySetting,
-		"service-account-dir", "pod-namespace", "agent-name", "pod-name", "node-name", "node-watcher", "health-address", "monitoring-port",
+		"service-account-dir", "pod-namespace", "agent-name", "pod-name", "node-name", "node-watcher", "node-ambient", "health-address", "monitoring-port",
 		"cni-net-dir", "secondary-cni-bin-dir", "log-uds-address", "mounted-proc-dir", "mounted-netns-dirs",
 		"installation-config-map",
 	}

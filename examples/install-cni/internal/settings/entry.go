@@ -20,18 +20,18 @@ const PluginType = "istio-cni"
 // capabilities make the container runtime pass on the pod's annotations. Our own fields follow, if
 // they are set.
 type entry struct {
-	Name                        string     `json:"name"`
-	Type                        string     `json:"type"`
-	IPAM                        struct{}   `json:"ipam"`
-	DNS                         struct{}   `json:"dns"`
-	PluginLogLevel              string     `json:"plugin_log_level"`
-	AgentRunDir                 string     `json:"cni_agent_run_dir"`
-	AmbientEnabled              bool       `json:"ambient_enabled"`
-	EnablementSelectors         []struct{} `json:"enablement_selectors"`
-	ExcludeNamespaces           []string   `json:"exclude_namespaces"`
-	PodNamespace                string     `json:"pod_namespace"`
-	NativeNFTables              bool       `json:"native_nftables"`
-	EnableAmbientDetectionRetry bool       `json:"enable_ambient_detection_retry"`
+	Name                        string          `json:"name"`
+	Type                        string          `json:"type"`
+	IPAM                        struct{}        `json:"ipam"`
+	DNS                         struct{}        `json:"dns"`
+	PluginLogLevel              string          `json:"plugin_log_level"`
+	AgentRunDir                 string          `json:"cni_agent_run_dir"`
+	AmbientEnabled              bool            `json:"ambient_enabled"`
+	EnablementSelectors         json.RawMessage `json:"enablement_selectors"`
+	ExcludeNamespaces           []string        `json:"exclude_namespaces"`
+	PodNamespace                string          `json:"pod_namespace"`
+	NativeNFTables              bool            `json:"native_nftables"`
+	EnableAmbientDetectionRetry bool            `json:"enable_ambient_detection_retry"`
 
 	Capabilities map[string]bool `json:"capabilities"`
 
@@ -46,6 +46,9 @@ type entry struct {
 	StatusPolicy string                 `json:"status_policy,omitempty"`
 
 	AbandonedAfter pluginconf.Timeout `json:"abandoned_after,omitempty"`
+
+	AmbientProxyNamespace string `json:"ambient_proxy_namespace,omitempty"`
+	AmbientProxyName      string `json:"ambient_proxy_name,omitempty"`
 }
 
 // Entry returns the plugin's entry, which the plugin accepts. With a template it is that, completed
@@ -55,12 +58,16 @@ func (s Settings) Entry() (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
+	own, err := s.entry()
+	if err != nil {
+		return nil, fmt.Errorf("render the plugin's configuration: %w", err)
+	}
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	if template == nil {
-		err = encoder.Encode(s.entry())
-	} else if err = amend(template, s.entry()); err == nil {
+		err = encoder.Encode(own)
+	} else if err = amend(template, own); err == nil {
 		err = encoder.Encode(template)
 	}
 	if err == nil {
@@ -73,13 +80,13 @@ func (s Settings) Entry() (json.RawMessage, error) {
 }
 
 // entry returns the entry from the settings.
-func (s Settings) entry() entry {
+func (s Settings) entry() (entry, error) {
 	e := entry{
 		Name:                PluginType,
 		Type:                PluginType,
 		PluginLogLevel:      s.PluginLogLevel,
 		AgentRunDir:         s.RunDir,
-		EnablementSelectors: []struct{}{},
+		EnablementSelectors: json.RawMessage("[]"),
 		ExcludeNamespaces:   s.ExcludeNamespaces,
 		PodNamespace:        s.PodNamespace,
 		NativeNFTables:      s.NativeNFTables,
@@ -98,7 +105,13 @@ func (s Settings) entry() entry {
 	if p := s.FailPolicy; p.Default != "" || len(p.Open) > 0 || len(p.Closed) > 0 {
 		e.FailPolicy = &p
 	}
-	return e
+	if !s.Ambient.Enabled {
+		return e, nil
+	}
+	e.AmbientEnabled, e.AmbientProxyNamespace, e.AmbientProxyName = true, s.ambientProxyNamespace(), s.Ambient.ProxyName
+	var err error
+	e.EnablementSelectors, err = s.enablementSelectors()
+	return e, err
 }
 
 // amend adds to a template what it lacks, and replaces its values by settings that were set: these
@@ -120,7 +133,8 @@ func amend(template map[string]json.RawMessage, e entry) error {
 	given := map[string]bool{
 		"exclude_namespaces": len(e.ExcludeNamespaces) > 0, "native_nftables": e.NativeNFTables, "dataplane": e.Dataplane != "",
 		"proc_root": e.ProcRoot != "", "timeout": e.Timeout != "", "fail_policy": e.FailPolicy != nil, "status_policy": e.StatusPolicy != "",
-		"abandoned_after": e.AbandonedAfter != "",
+		"abandoned_after": e.AbandonedAfter != "", "ambient_enabled": e.AmbientEnabled, "enablement_selectors": e.AmbientEnabled,
+		"ambient_proxy_namespace": e.AmbientProxyNamespace != "", "ambient_proxy_name": e.AmbientProxyName != "",
 	}
 	for key, given := range given {
 		if given {

@@ -3,11 +3,15 @@
 package settings
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/examples/internal/ambientconf"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
@@ -43,5 +47,73 @@ func TestEntryThatNoPluginTakes(t *testing.T) {
 	t.Parallel()
 	if body, err := (Settings{StatusPolicy: "sometimes"}).Entry(); err == nil {
 		t.Errorf("an entry nevertheless: %s", body)
+	}
+}
+
+// TestEntryOfAmbientMode has Istio's selectors where none are set, and the proxy in this daemon's
+// namespace.
+func TestEntryOfAmbientMode(t *testing.T) {
+	t.Parallel()
+	selectors, err := json.Marshal(ambient.IstioPolicy().Selectors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	istios := string(selectors)
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"off":      {nil, `false [] null null`},
+		"defaults": {[]string{"--ambient-enabled"}, `true ` + istios + ` "mesh" "ztunnel"`},
+		"all": {
+			[]string{"--ambient-enabled", "--ambient-enablement-selector=[]", "--ambient-proxy-namespace=z", "--ambient-proxy-name=p"},
+			`true [] "z" "p"`,
+		},
+		"in a template": {
+			[]string{"--ambient-enabled", `--cni-network-config={"type": "istio-cni", "ambient_enabled": false, "enablement_selectors": [{}]}`},
+			`true ` + istios + ` "mesh" "ztunnel"`,
+		},
+	} {
+		body, err := mustLoad(t, nil, append(test.args, "--pod-namespace=mesh", "--node-name=n")...).Entry()
+		var got map[string]json.RawMessage
+		if err == nil {
+			err = json.Unmarshal(body, &got)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		text := func(key string) string {
+			if got[key] == nil {
+				return "null"
+			}
+			return string(got[key])
+		}
+		if keys := strings.Join([]string{
+			text("ambient_enabled"), text("enablement_selectors"), text("ambient_proxy_namespace"), text("ambient_proxy_name"),
+		}, " "); keys != test.want {
+			t.Errorf("%s: %s, want %s", name, keys, test.want)
+		}
+	}
+}
+
+func TestAmbientConfig(t *testing.T) {
+	t.Parallel()
+	if config, err := mustLoad(t, nil).AmbientConfig(); config != nil || err != nil {
+		t.Errorf("ambient mode is off: %+v, %v", config, err)
+	}
+	config, err := mustLoad(t, nil, "--ambient-enabled", "--node-name=n", "--pod-namespace=mesh", "--exclude-namespaces=a", "--ambient-dns-capture",
+		"--ambient-closed", "--ambient-existing=capture", "--drain-timeout=5s", "--native-nftables", "--ambient-enablement-selector=[{podSelector: {}}]",
+	).AmbientConfig()
+	want := &ambientconf.Config{
+		Selectors: json.RawMessage(`[{"podSelector":{},"namespaceSelector":{}}]`), ExcludeNamespaces: []string{"a"}, ProxyNamespace: "mesh", DNS: true,
+		Closed: true, CaptureExisting: true, DrainTimeout: "5s", Dataplane: "nftables",
+	}
+	if diff := cmp.Diff(want, config); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	for args, want := range map[string]string{"--dataplane=auto": "", "--dataplane=iptables": "iptables", "--native-nftables=false": ""} {
+		if config, err := mustLoad(t, nil, "--ambient-enabled", "--node-name=n", args).AmbientConfig(); err != nil || config.Dataplane != want {
+			t.Errorf("%s: %+v, %v", args, config, err)
+		}
 	}
 }

@@ -5,6 +5,8 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/viper"
@@ -162,6 +164,9 @@ func apply(values []Value) (Settings, []Value) {
 			v.Err = invalid(v.Text, v.Source, err)
 		}
 		judged[i] = v
+	}
+	if !s.Ambient.Enabled { // then they have no effect in Istio's daemon either
+		s.Ignored = slices.DeleteFunc(s.Ignored, func(name string) bool { return strings.HasPrefix(name, "ambient-") })
 	}
 	return s, judged
 }

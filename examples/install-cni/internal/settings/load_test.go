@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
+	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/repair"
 )
@@ -41,6 +42,7 @@ func TestDefaults(t *testing.T) {
 		UninstallOnDeletion: true,
 		MetricsAddress:      ":15014",
 		LogLevel:            slog.LevelInfo,
+		Ambient:             Ambient{Existing: "spare", ProxySocket: "/var/run/ztunnel/ztunnel.sock", ProxyName: "ztunnel"},
 		Repair: Repair{
 			Enabled: true, ProcDir: "/host/proc", NetnsDirs: []string{"/host/var/run/netns"},
 			BrokenPodLabel: repair.IstioLabel(), SidecarAnnotation: "sidecar.istio.io/status", Validator: repair.IstioValidator(),
@@ -102,7 +104,10 @@ func TestEveryRow(t *testing.T) {
 		"log_as_json": "true", "chained-cni-plugin": "TRUE", "istio-owned-cni-config": "1",
 		"install-mode": "owned", "istio-owned-cni-config-filename": "01-ours.conflist", "cni-conf-group-read": "true",
 		"container-runtime-version": "containerd://2.1.4",
-		"ambient-enabled":           "f", "status-policy": "strict", "settings-dir": "", "fail-policy": "open", "fail-open-namespaces": "",
+		"ambient-enabled":           "true", "ambient-enablement-selector": "- podSelector:\n    matchLabels: {mesh: 'yes'}", "ambient-dns-capture": "true",
+		"ambient-existing": "capture", "drain-timeout": "20s", "ambient-closed": "true", "ztunnel-uds-address": "/z/z.sock", "ambient-proxy-namespace": "z",
+		"ambient-proxy-name": "proxy", "node-ambient": "/na", "ambient-disable-safe-upgrade": "true",
+		"status-policy": "strict", "settings-dir": "", "fail-policy": "open", "fail-open-namespaces": "",
 		"fail-closed-namespaces": "a,b", "plugin-timeout": "20s", "abandoned-after": "2h", "plugin-proc-root": "/host/proc", "node-name": "node-1",
 		"cni-network-config": `{"type": "istio-cni"}`, "cni-network-config-file": "/no/such", "log-level": "warn", "cni-net-dir": "/n",
 		"kubecfg-file-name": "x-kubeconfig", "log-uds-address": "/r/log.sock", "cni-enable-install": "false", "update-cni-binaries": "false",
@@ -126,6 +131,11 @@ func TestEveryRow(t *testing.T) {
 		AskedMode: "owned", Owned: true, OwnFile: "01-ours.conflist", GroupRead: true, Runtime: "containerd://2.1.4",
 		MetricsAddress: ":15015", PprofAddress: "127.0.0.1:6060", NodeWatcher: "/w",
 		FailPolicy: pluginconf.FailPolicy{Default: "open", Open: []string{}, Closed: []string{"a", "b"}},
+		Ambient: Ambient{
+			Enabled: true, Selectors: []ambient.Selector{{Pod: ambient.LabelSelector{MatchLabels: map[string]string{"mesh": "yes"}}}}, DNS: true, Closed: true,
+			Existing: "capture", DrainTimeout: "20s", ProxySocket: "/z/z.sock", ProxyNamespace: "z", ProxyName: "proxy", Program: "/na",
+			DisableSafeUpgrade: true,
+		},
 		Repair: Repair{
 			InPlace: true, ProcDir: "/host/proc", NetnsDirs: []string{"/a", "/b"},
 			Rules: []repair.Rule{{Do: []repair.Mode{repair.ModeReport}}}, Evict: true, Delete: true, Label: true,
@@ -190,8 +200,15 @@ func TestBadValues(t *testing.T) {
 		"chained-cni-plugin":     {"maybe": "write true or false"},
 		"istio-owned-cni-config": {"maybe": "write true or false"},
 		"install-mode":           {"both": "write one of"},
-		"ambient-enabled":        {"true": "bypass the mesh; set it to false", "perhaps": "write true or false"},
+		"ambient-enabled":        {"perhaps": "write true or false"},
 		"ambient-ipv6":           {"perhaps": "write true or false"},
+		"ambient-existing":       {"reset": "write one of"},
+		"ztunnel-uds-address":    {"": "path of a socket", "/": "path of a socket", "z.sock": "absolute path"},
+		"drain-timeout":          {"0s": "above zero"},
+		"ambient-enablement-selector": {
+			"{": "not YAML", "- podSelecter: {}": "unknown field", "{}": "cannot unmarshal object",
+			"- podSelector: {matchExpressions: [{key: a, operator: Has}]}": "write In, NotIn", "- {1: 2}": "not JSON in the form of YAML",
+		},
 	} {
 		for value, want := range values {
 			wantErrors(t, nil, []string{"--" + name + "=" + value}, "flag --"+name+"=", want)
@@ -203,6 +220,7 @@ func TestRelations(t *testing.T) {
 	t.Parallel()
 	wantErrors(t, map[string]string{"FAIL_OPEN_NAMESPACES": "a,b", "FAIL_CLOSED_NAMESPACES": "b"}, nil, `namespace "b" both in open and in closed`)
 	wantErrors(t, nil, []string{"--cni-agent-run-dir=/x", "--mounted-cni-net-dir=/x"}, "mounted-cni-net-dir and cni-agent-run-dir are both /x")
+	wantErrors(t, nil, []string{"--ambient-enabled"}, "ambient-enabled is set, but the node's name is unknown: set node-name")
 	wantErrors(t, nil, []string{"--mounted-cni-bin-dir=/opt/cni/bin"}, "in cni-bin-source-dir, which is only read from")
 	wantErrors(t, nil, []string{"--cni-agent-run-dir=/var/run/secrets/kubernetes.io/serviceaccount/x"}, "in service-account-dir")
 }
@@ -261,12 +279,15 @@ func TestLogOutputLevel(t *testing.T) {
 	}
 }
 
-// TestIgnored: settings of ambient mode cause no warning, since that mode is off.
+// TestIgnored: settings of ambient mode without effect cause a warning only in that mode.
 func TestIgnored(t *testing.T) {
 	t.Parallel()
-	s := mustLoad(t, map[string]string{"AMBIENT_DNS_CAPTURE": "true", "MONITORING_PORT": "15014", "AMBIENT_IPV6": "FALSE"}, "--repair-run-as-daemon=false")
-	if diff := cmp.Diff([]string{"repair-run-as-daemon"}, s.Ignored); diff != "" {
+	env := map[string]string{"MONITORING_PORT": "15014", "AMBIENT_IPV6": "FALSE", "ENABLE_AMBIENT_DETECTION_RETRY": "true"}
+	if diff := cmp.Diff([]string{"repair-run-as-daemon"}, mustLoad(t, env, "--repair-run-as-daemon=false").Ignored); diff != "" {
 		t.Errorf("ignored (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"ambient-ipv6"}, mustLoad(t, env, "--ambient-enabled", "--node-name=a").Ignored); diff != "" {
+		t.Errorf("ignored in ambient mode (-want +got):\n%s", diff)
 	}
 }
 

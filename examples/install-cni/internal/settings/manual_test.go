@@ -25,7 +25,7 @@ func manual(head string) string {
 	fmt.Fprintf(&out, "\n## %s\n\nThese of Istio's are accepted and have no effect; the log names those that were changed:\n\n", NoEffect)
 	for _, s := range All() {
 		if s.Inert {
-			fmt.Fprintf(&out, "- `%s`\n", s.Name)
+			fmt.Fprintf(&out, "- `%s`: %s\n", s.Name, s.Usage)
 		}
 	}
 	return out.String()

@@ -77,17 +77,6 @@ func parseBool(value string) (bool, error) {
 	return b, nil
 }
 
-// only accepts one boolean: the other is for a way to install that does not exist yet.
-func only(want bool, why string) parser {
-	return parser{kind: "bool", shape: shape{Type: "boolean", Enum: []any{want}}, apply: func(_ *Settings, value string) error {
-		got, err := parseBool(value)
-		if err == nil && got != want {
-			err = fmt.Errorf("%s; set it to %v or leave it out", why, want)
-		}
-		return err
-	}}
-}
-
 // ignored accepts every value of its kind. It records the name, unless that is empty, if the value
 // would have changed something.
 func ignored(kind, name, standard string) parser {

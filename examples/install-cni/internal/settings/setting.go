@@ -41,6 +41,7 @@ const (
 	Server         Group = "How the plugin reaches the API server"
 	Plugin         Group = "What the plugin does"
 	Daemon         Group = "What the daemon does"
+	AmbientMode    Group = "Ambient mode"
 	OutsideTheMesh Group = "What is done about pods outside the mesh"
 	Generation     Group = "Istio before 1.23"
 	NoEffect       Group = "Without effect"
@@ -62,7 +63,7 @@ func (s Setting) Check(value string) error { return s.apply(&Settings{}, value) 
 
 // All returns every setting, in the order of the documentation.
 func All() []Setting {
-	return slices.Concat(places(), installation(), server(), plugin(), daemon(), outsideTheMesh(), generation(), inert())
+	return slices.Concat(places(), installation(), server(), plugin(), daemon(), inAmbientMode(), outsideTheMesh(), generation(), inert())
 }
 
 // table has the rows of one group.

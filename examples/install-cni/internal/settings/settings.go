@@ -73,7 +73,8 @@ type Settings struct {
 	LogLevel              slog.Level
 	LogJSON               bool
 
-	Repair Repair
+	Ambient Ambient
+	Repair  Repair
 
 	// Settings of Istio before 1.23.
 	Template       string // the plugin's entry with placeholders; may be empty
@@ -111,7 +112,7 @@ func (s Settings) relations() error {
 		err = fmt.Errorf("fail-open-namespaces and fail-closed-namespaces: %w", err)
 	}
 	_, templateErr := s.TemplateEntry()
-	return errors.Join(err, s.apart(), s.modes(), templateErr, s.tainted())
+	return errors.Join(err, s.apart(), s.modes(), templateErr, s.tainted(), s.ambientNeeds())
 }
 
 // apart requires directories that are written to not to contain each other: what is removed from

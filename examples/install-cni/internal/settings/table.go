@@ -132,8 +132,6 @@ func daemon() []Setting {
 	t.add("installation-config-map", "", label(func(s *Settings) *string { return &s.InstallationConfigMap }),
 		"the ConfigMap in pod-namespace that only the end of the installation removes; it is watched where node-name is set, and its removal "+
 			"says that an API server which refuses to answer for the DaemonSet does so for good; empty: none")
-	t.add("ambient-enabled", "false", only(false, "ambient mode is not supported yet, and pods that rely on it would bypass the mesh"),
-		"ambient mode; true is not supported yet")
 	return t.rows
 }
 
@@ -165,21 +163,9 @@ func generation() []Setting {
 	return t.rows
 }
 
-// inert are the settings of Istio's install-cni without effect here. Those of ambient mode have no
-// effect in Istio's while it is off; here it cannot be on, so they cause no warning.
+// inert are the settings of Istio's install-cni without effect here.
 func inert() []Setting {
-	t := table{group: NoEffect}
-	for _, r := range []struct{ name, kind string }{
-		{"enable-ambient-detection-retry", "bool"},
-		{"ambient-enablement-selector", "string"},
-		{"ambient-dns-capture", "bool"},
-		{"ambient-ipv6", "bool"},
-		{"ambient-disable-safe-upgrade", "bool"},
-		{"ambient-reconcile-pod-rules-on-startup", "bool"},
-		{"ztunnel-uds-address", "string"},
-	} {
-		t.add(r.name, "", ignored(r.kind, "", ""), "of ambient mode, which ambient-enabled refuses", noEffect)
-	}
+	t := table{group: NoEffect, rows: inertOfAmbient()}
 	for _, r := range []struct{ name, kind, value string }{
 		{"cni-enable-reinstall", "bool", "true"},
 		{"ebpf-enabled", "bool", "false"},
@@ -191,12 +177,12 @@ func inert() []Setting {
 		{"ctrlz_address", "string", "localhost"},
 		{"ctrlz_port", "string", "9876"},
 	} {
-		t.add(r.name, r.value, ignored(r.kind, r.name, r.value), "accepted, has no effect yet", noEffect)
+		t.add(r.name, r.value, ignored(r.kind, r.name, r.value), "has no effect yet", noEffect)
 	}
 	return t.rows
 }
 
 // unread returns variables that Istio's charts set, and no program reads.
 func unread() []string {
-	return []string{"CURRENT_AGENT_VERSION", "ALLOW_SWITCH_TO_HOST_NS", "SYSTEM_NAMESPACE", "REVISION"}
+	return []string{"CURRENT_AGENT_VERSION", "ALLOW_SWITCH_TO_HOST_NS", "REVISION"}
 }
