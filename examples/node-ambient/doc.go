@@ -13,8 +13,8 @@
 //
 // It reports how far it is with each pod, the state of its feed and of the proxies, and the
 // plugin's requests as lines of JSON on standard output (package examples/internal/ambientnews);
-// its log is JSON lines on standard error. It ends when its standard input does, so that it never outlives its
-// parent. The rules then stay as they are, and the proxy goes on serving.
+// its log is JSON lines on standard error. It ends when its standard input does, so that it never
+// outlives its parent. The rules then stay as they are, and the proxy goes on serving.
 //
 // It is a process of its own because it has to outlive the Kubernetes client, which it does not
 // link: a restart of node-watcher costs no connection of the proxy.

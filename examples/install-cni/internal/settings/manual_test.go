@@ -22,10 +22,11 @@ func manual(head string) string {
 		}
 		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s | `%s` |\n", s.Name, s.kind, code(s.Default), yes(s.Live), s.meaning(), s.Key())
 	}
-	fmt.Fprintf(&out, "\n## %s\n\nThese of Istio's are accepted and have no effect; the log names those that were changed:\n\n", NoEffect)
+	fmt.Fprintf(&out, "\n## %s\n\nThese of Istio's are accepted and have no effect; the log names those that were changed:\n\n"+
+		"| setting | why |\n|---|---|\n", NoEffect)
 	for _, s := range All() {
 		if s.Inert {
-			fmt.Fprintf(&out, "- `%s`: %s\n", s.Name, s.Usage)
+			fmt.Fprintf(&out, "| `%s` | %s |\n", s.Name, s.Usage)
 		}
 	}
 	return out.String()
