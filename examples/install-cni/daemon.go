@@ -15,6 +15,7 @@ import (
 	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/conflist/reconciler"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/agent"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/ambientpart"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installed"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/metrics"
@@ -40,6 +41,7 @@ type daemon struct {
 	kept      chan struct{}           // signals that this daemon has taken the node
 	deletion  *deletion               // nil if the API server is not to be asked
 	pods      *podWatch               // nil if no pods are watched
+	ambient   *ambientMode            // nil unless ambient mode is on
 
 	supervisor *parts.Supervisor
 }
@@ -94,6 +96,7 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 		if d.pods != nil && d.pods.exclude(s.ExcludeNamespaces) {
 			d.supervisor.Restart(watcher.PartName, "the excluded namespaces have changed")
 		}
+		d.useInAmbientMode(s)
 	})
 	d.metrics = metrics.New(env.version, state)
 	d.metrics.Token(filepath.Join(s.ServiceAccountDir, "token"), env.now)
@@ -102,7 +105,31 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 		d.metrics.Server(d.pods.Server)
 		d.metrics.Repair(d.pods.Repair)
 	}
-	return d, nil
+	return d, d.prepareAmbientMode(level)
+}
+
+// prepareAmbientMode makes the parts of ambient mode, if the settings ask for it.
+func (d *daemon) prepareAmbientMode(level *slog.LevelVar) (err error) {
+	if !d.settings.Ambient.Enabled {
+		return nil
+	}
+	counts := d.metrics.Ambient(func() *ambientpart.State { return d.ambient.State() })
+	d.ambient, err = newAmbientMode(d.env, d.settings, d.log, level, ambientpart.Options{OnRequest: counts.Request, OnFailure: counts.Failed})
+	return err
+}
+
+// useInAmbientMode applies settings that have changed.
+func (d *daemon) useInAmbientMode(s settings.Settings) {
+	if d.ambient == nil {
+		return
+	}
+	changed, err := d.ambient.use(s)
+	if err != nil {
+		d.log.Error("new settings are refused; the old ones stay in ambient mode", "error", err)
+	}
+	if changed {
+		d.supervisor.Restart(ambientpart.PartName, "its settings have changed")
+	}
 }
 
 // newInstaller creates the installer, which reports restored changes and that this daemon has taken
@@ -135,6 +162,9 @@ func (d *daemon) supervise(healthListener net.Listener) *parts.Supervisor {
 	}
 	if d.settings.Repair.Enabled && (d.pods != nil || d.settings.Repair.WantsInPlace()) {
 		all = append(all, shortfalls(d.settings, d.log, d.pods))
+	}
+	if d.ambient != nil {
+		all = append(all, d.ambient.Part(), d.ambient.ProxyPart())
 	}
 	if d.deletion != nil {
 		all = append(all, d.deletion.part(d.memory.Worked))

@@ -4,7 +4,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -53,13 +52,9 @@ func newPodWatch(env environment, s settings.Settings, log *slog.Logger, level *
 // made from.
 func (w *podWatch) command(dir string) ([]string, error) {
 	s := w.settings
-	program := s.NodeWatcher
-	if program == "" {
-		own, err := w.executable()
-		if err != nil {
-			return nil, fmt.Errorf("find %s beside this program: %w; set node-watcher", watcherName, err)
-		}
-		program = filepath.Join(filepath.Dir(own), watcherName)
+	program, err := programBeside(w.executable, s.NodeWatcher, watcherName)
+	if err != nil {
+		return nil, err
 	}
 	server, err := kubeconfig.ServerURL(s.APIProtocol, s.APIHost, s.APIPort)
 	if err != nil {
@@ -78,6 +73,11 @@ func (w *podWatch) command(dir string) ([]string, error) {
 			return nil, err
 		}
 		command = append(command, "-repair="+string(text))
+	}
+	if text, err := ambientText(s); err != nil {
+		return nil, err
+	} else if text != "" {
+		command = append(command, "-feed="+feedSocket(s), "-ambient="+text)
 	}
 	if s.SkipTLSVerify {
 		return append(command, "-skip-tls-verify"), nil

@@ -167,6 +167,8 @@ func (d *daemon) endOfInstallation(ctx context.Context) (reason string) {
 		return ""
 	case s.UninstallOnExit:
 		return "uninstall-on-exit is set"
+	case s.Ambient.Enabled && s.Ambient.DisableSafeUpgrade:
+		return "ambient-disable-safe-upgrade is set"
 	case d.installer.UninstallRequested():
 		return "install-cni uninstall --on-exit asked for it"
 	case d.deletion == nil:

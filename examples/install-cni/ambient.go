@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/ambientpart"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+)
+
+// ambientName is the program that keeps the node's pods in ambient mode.
+const ambientName = "node-ambient"
+
+// ambientMode runs node-ambient.
+type ambientMode struct {
+	*ambientpart.Ambient
+	settings   settings.Settings // of the start
+	level      *slog.LevelVar    // of the log
+	executable func() (string, error)
+	config     atomic.Pointer[string] // an ambientconf.Config, as of now
+}
+
+// newAmbientMode returns nil unless the settings ask for ambient mode.
+func newAmbientMode(env environment, s settings.Settings, log *slog.Logger, level *slog.LevelVar, o ambientpart.Options) (*ambientMode, error) {
+	config, err := ambientText(s)
+	if err != nil || config == "" {
+		return nil, err
+	}
+	a := &ambientMode{settings: s, level: level, executable: env.executable}
+	a.config.Store(&config)
+	o.Command, o.Events, o.Proxy, o.Log = a.command, s.EventSocket(), s.Ambient.ProxySocket, log
+	a.Ambient = ambientpart.New(o)
+	return a, nil
+}
+
+// ambientText returns the configuration of the programs of ambient mode, as JSON; empty if it is
+// off.
+func ambientText(s settings.Settings) (string, error) {
+	config, err := s.AmbientConfig()
+	if err != nil || config == nil {
+		return "", err
+	}
+	text, err := json.Marshal(config)
+	return string(text), err
+}
+
+// command returns the command line of node-ambient.
+func (a *ambientMode) command() ([]string, error) {
+	s := a.settings
+	program, err := programBeside(a.executable, s.Ambient.Program, ambientName)
+	if err != nil {
+		return nil, err
+	}
+	proc := s.Repair.ProcDir
+	if proc == "" {
+		return nil, errors.New("mounted-proc-dir is empty: mount the node's /proc, and name it there")
+	}
+	return []string{
+		program, "-feed=" + feedSocket(s), "-events=" + s.EventSocket(), "-proxy=" + s.Ambient.ProxySocket,
+		"-journal=" + filepath.Join(s.RunDir, "ambient"), "-settings=" + *a.config.Load(), "-proc=" + proc,
+		"-netns=" + strings.Join(s.Repair.NetnsDirs, ","), "-results=" + filepath.Join(s.CacheDir, "results"), "-host-root=" + hostRoot(proc),
+		"-log-level=" + a.level.Level().String(),
+	}, nil
+}
+
+// hostRoot returns where the node's file system is mounted, as the place of its /proc shows:
+// /host/proc is in /host.
+func hostRoot(proc string) string {
+	if root, name := filepath.Split(proc); name == "proc" {
+		return filepath.Clean(root)
+	}
+	return "/"
+}
+
+// feedSocket is where node-watcher tells node-ambient of pods.
+func feedSocket(s settings.Settings) string {
+	return filepath.Join(s.RunDir, watcherDirectory, "feed.sock")
+}
+
+// use applies settings that have changed. It reports whether the process has to be started again:
+// it takes what it works with at its start. Its pods stay captured meanwhile, and served.
+func (a *ambientMode) use(s settings.Settings) (changed bool, err error) {
+	config, err := ambientText(s)
+	if err != nil || config == "" {
+		return false, err
+	}
+	return *a.config.Swap(&config) != config, nil
+}
+
+// programBeside returns a program's path: that of the setting, or else beside this program.
+func programBeside(executable func() (string, error), setting, name string) (string, error) {
+	if setting != "" {
+		return setting, nil
+	}
+	own, err := executable()
+	if err != nil {
+		return "", fmt.Errorf("find %s beside this program: %w; set %s", name, err, name)
+	}
+	return filepath.Join(filepath.Dir(own), name), nil
+}

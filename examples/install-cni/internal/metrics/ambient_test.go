@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/ambientpart"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
+	"github.com/meshcni/meshcni/examples/internal/ambientnews"
+)
+
+func TestAmbient(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(t, health.NewState())
+	var state *ambientpart.State
+	a := m.Ambient(func() *ambientpart.State { return state })
+	want(t, m, "ztunnel_connected", "ztunnel_connected 0")
+	want(t, m, "meshcni_ambient_pods")
+	state = &ambientpart.State{
+		Node: ambientnews.Node{Complete: true, Proxies: 2}, Pods: map[ambientpart.Kind]int{ambientpart.Enrolled: 3, ambientpart.Failed: 1},
+		Steps: map[string]int{string(ambient.StepTell): 1, "": 1, "a step of a later version": 1},
+	}
+	want(t, m, "ztunnel_connected", "ztunnel_connected 2")
+	want(t, m, "meshcni_ambient_complete", "meshcni_ambient_complete 1")
+	want(t, m, "meshcni_ambient_pods{", `meshcni_ambient_pods{state="enrolled"} 3`, `meshcni_ambient_pods{state="enrolling"} 0`,
+		`meshcni_ambient_pods{state="failed"} 1`, `meshcni_ambient_pods{state="leaving"} 0`, `meshcni_ambient_pods{state="pending"} 0`)
+	for range 2 {
+		a.Request(ambientnews.Request{Status: 200, Captured: true, Seconds: 0.03})
+	}
+	a.Request(ambientnews.Request{Status: 200, Seconds: 9}) // is not captured
+	a.Request(ambientnews.Request{Status: 418})
+	want(t, m, "istio_cni_plugin_requests_total", `istio_cni_plugin_requests_total{response_code="200"} 3`,
+		`istio_cni_plugin_requests_total{response_code="400"} 0`, `istio_cni_plugin_requests_total{response_code="500"} 0`,
+		`istio_cni_plugin_requests_total{response_code="other"} 1`)
+	want(t, m, "meshcni_ambient_enrol_duration_seconds_count", "meshcni_ambient_enrol_duration_seconds_count 2")
+	a.Failed(string(ambient.StepTell))
+	a.Failed("")
+	a.Failed("a step of a later version")
+	got := scrape(t, m, "meshcni_ambient_failures_total")
+	for _, line := range []string{`meshcni_ambient_failures_total{step="tell"} 1`, `meshcni_ambient_failures_total{step="other"} 2`} {
+		if !slices.Contains(got, line) {
+			t.Errorf("no %s in\n%s", line, strings.Join(got, "\n"))
+		}
+	}
+	at := scrape(t, m, "meshcni_ambient_pods_at_step")
+	for _, line := range []string{`meshcni_ambient_pods_at_step{step="tell"} 1`, `meshcni_ambient_pods_at_step{step="other"} 2`} {
+		if !slices.Contains(at, line) || len(at) != len(stepLabels())+1 {
+			t.Errorf("no %s in\n%s", line, strings.Join(at, "\n"))
+		}
+	}
+}
+
+// TestEachStepHasALabel: Next takes no step that the metrics do not know.
+func TestEachStepHasALabel(t *testing.T) {
+	t.Parallel()
+	bits := func(i, n int) bool { return i>>n&1 == 1 }
+	for i := range 1 << 6 {
+		for rules := ambient.NoRules; rules <= ambient.DrainingRules; rules++ {
+			for proxy := ambient.ProxyUntold; proxy <= ambient.ProxyServes; proxy++ {
+				for _, status := range []ambient.Status{ambient.NoStatus, ambient.StatusPending, ambient.StatusEnabled} {
+					wanted := ambient.Wanted{Enrolled: bits(i, 0), Closed: bits(i, 1), Gone: bits(i, 2)}
+					seen := ambient.Seen{Open: bits(i, 3), Rules: rules, Proxy: proxy, Drained: bits(i, 4), InSets: bits(i, 5), Status: status}
+					for _, step := range ambient.Next(wanted, seen) {
+						if !slices.Contains(stepLabels(), string(step)) {
+							t.Fatalf("no label for step %q", step)
+						}
+					}
+				}
+			}
+		}
+	}
+}
