@@ -49,8 +49,8 @@ func known(text string, all ...string) string {
 	return other
 }
 
-// ambient returns the reasons of package ambientplugin.
-func ambient() []string { return []string{"ambient", "ambient-proxy"} }
+// ambientReasons returns those of package ambientplugin.
+func ambientReasons() []string { return []string{"ambient", "ambient-proxy"} }
 
 // letPass returns the plugin's own reasons to let a pod in the mesh run uncaptured.
 func letPass() []string { return []string{"uninstalled", "fail-open"} }
@@ -62,7 +62,7 @@ func reasons() []string {
 		string(sidecar.ReasonHostNetwork), string(sidecar.ReasonNoMesh), string(sidecar.ReasonRuleContainer),
 		string(sidecar.ReasonNoProxy), string(sidecar.ReasonProxyDisabled), string(sidecar.ReasonProxyType),
 		string(sidecar.ReasonOptedOut), string(sidecar.ReasonNotInjected), string(sidecar.ReasonInMesh),
-	}, ambient(), letPass())
+	}, ambientReasons(), letPass())
 }
 
 // code returns the label for the code of a CNI error. The specification reserves codes below 100;
