@@ -72,7 +72,7 @@ mounted ConfigMap. A flag wins over a file, a file over a variable, and what is
 set to nothing counts as set. "install-cni config" shows what came of it.
 
 Exit codes: 0 done or stopped, 1 failure, 2 wrong command line or setting;
-3 of status and install: something is missing.`
+3 of status, install and ambient: something is missing or not as it should be.`
 
 const rootExample = `  # in the DaemonSet, with its usual mounts
   install-cni --log_output_level=info
@@ -106,7 +106,8 @@ func newCommand(env environment) *cobra.Command {
 		},
 	}
 	settings.AddFlags(root)
-	root.AddCommand(newConfigCommand(env), newInstallCommand(env), newStatusCommand(env), newUninstallCommand(env), newRetireCommand(env))
+	root.AddCommand(newConfigCommand(env), newInstallCommand(env), newStatusCommand(env), newUninstallCommand(env), newRetireCommand(env),
+		newAmbientCommand(env))
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
 	root.SetVersionTemplate("install-cni {{.Version}}\n")

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient/agent/event"
+	"github.com/meshcni/meshcni/interception"
+)
+
+// ambientAgent answers as node-ambient does.
+type ambientAgent struct {
+	node  event.Node
+	stays string // the name of a pod that is not out in time
+}
+
+func (a *ambientAgent) Enrol(context.Context, event.Pod, *os.File) (interception.Decision, error) {
+	return interception.Decision{}, nil
+}
+
+func (a *ambientAgent) Pods(_ context.Context, of event.Selection) (event.Node, error) {
+	node := a.node
+	node.Pods = []event.PodState{}
+	for _, pod := range a.node.Pods {
+		if of.Matches(pod) {
+			node.Pods = append(node.Pods, pod)
+		}
+	}
+	return node, nil
+}
+
+func (a *ambientAgent) Withdraw(ctx context.Context, of event.Selection, out func(event.PodState)) (left []event.PodState, err error) {
+	node, err := a.Pods(ctx, of)
+	for _, pod := range node.Pods {
+		if pod.Name == a.stays {
+			left = append(left, pod)
+		} else {
+			out(pod)
+		}
+	}
+	if len(left) > 0 {
+		err = &event.Error{Code: event.CodeUnfinished, Message: "1 pods are still in the mesh"}
+	}
+	return left, err
+}
+
+func (a *ambientAgent) Readmit(context.Context) error { return nil }
+
+func servedPod() event.PodState {
+	return event.PodState{
+		UID: "7f0b", Namespace: "shop", Name: "web-0", Eligible: true, Reason: "selected", Detail: "selector 2", Managed: true, Rules: "planned",
+		Listeners: "serves", InSets: true, Status: "enabled", Annotation: "enabled", Since: time.Unix(1700000000, 0),
+	}
+}
+
+func refusedPod() event.PodState {
+	pod := servedPod()
+	pod.UID, pod.Name, pod.Listeners, pod.Rules, pod.Status, pod.InSets = "8a1c", "web-1", "untold", "none", "", false
+	pod.Step, pod.Error, pod.Refusal = "tell", `pod 8a1c: the proxy refuses the pod: see its log (it says "no")`, "no"
+	return pod
+}
+
+// serveAgent serves the socket of the node's agent until the test ends.
+func (n *testNode) serveAgent(a *ambientAgent) {
+	n.t.Helper()
+	if err := os.MkdirAll(n.runDir, 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+	server, err := event.Listen(n.t.Context(), filepath.Join(n.runDir, "pluginevent.sock"), event.Options{Enroller: a, Keeper: a})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ctx) }()
+	n.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			n.t.Error(err)
+		}
+	})
+}
+
+// rightAgent knows a pod that is as wanted, and one that is not in the mesh.
+func rightAgent() *ambientAgent {
+	return &ambientAgent{node: event.Node{
+		Complete: true, Proxy: event.ProxyState{Connection: event.ProxyConnected, Connections: 1, Since: time.Unix(1700000000, 0)},
+		Pods: []event.PodState{servedPod(), {UID: "c", Namespace: "shop", Name: "job-x", Reason: "not-selected"}},
+	}}
+}
+
+func TestAmbientStatus(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	if _, said := n.command(exitFailure, "ambient", "status"); !strings.Contains(said, "is ambient-enabled set") {
+		t.Errorf("without an agent:\n%s", said)
+	}
+	a := rightAgent()
+	n.serveAgent(a)
+	out, _ := n.command(exitOK, "ambient", "status")
+	for _, want := range []string{
+		"proxy:  connected since 2023-11-14T22:13:20Z\n", "has heard of all pods", "POD         ELIGIBLE                    RULES    PROXY   SET  STATUS",
+		"shop/web-0  yes, selected (selector 2)  planned  serves  yes  enabled", "shop/job-x  no, not-selected            -        -       -",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("status lacks %q:\n%s", want, out)
+		}
+	}
+	for name, args := range map[string][]string{"by name": {"shop/web-0"}, "by UID": {"7f0b"}} {
+		var node event.Node
+		out, _ := n.command(exitOK, append([]string{"ambient", "status", "-o", "json"}, args...)...)
+		if err := json.Unmarshal([]byte(out), &node); err != nil || len(node.Pods) != 1 || node.Pods[0].UID != "7f0b" {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+	if _, said := n.command(exitNotRight, "ambient", "status", "shop/none"); !strings.Contains(said, "knows no pod shop/none") {
+		t.Errorf("an unknown pod:\n%s", said)
+	}
+	if out, _ := n.command(exitOK, "__complete", "ambient", "status", ""); !strings.Contains(out, "shop/web-0\nshop/job-x\n") {
+		t.Errorf("completions:\n%s", out)
+	}
+}
+
+// TestAmbientStatusIsNotRight has each reason for exit code 3.
+func TestAmbientStatusIsNotRight(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		spoil func(*event.Node)
+		want  string
+	}{
+		"a refusal":    {func(n *event.Node) { n.Pods = append(n.Pods, refusedPod()) }, `shop/web-1: pod 8a1c: the proxy refuses the pod: see its log (it says "no")`},
+		"a step":       {func(n *event.Node) { n.Pods[0].Step = "await-proxy" }, "await-proxy"},
+		"not enrolled": {func(n *event.Node) { n.Pods[0] = event.PodState{UID: "d", Eligible: true, Reason: "selected"} }, "yes, selected"},
+		"no pod yet":   {func(n *event.Node) { n.Complete, n.Pods = false, nil }, "has not heard of all pods"},
+		"a lost proxy": {func(n *event.Node) {
+			n.Proxy.Connection, n.Proxy.Error, n.Pods[0].Status = event.ProxyLost, "closed", "pending"
+		}, "proxy:  lost since 2023-11-14T22:13:20Z; the last connection that ended: closed"},
+		"never a proxy": {func(n *event.Node) {
+			n.Proxy = event.ProxyState{Connection: event.ProxyNeverConnected}
+			n.Pods[0].Error = "x"
+		}, "has never connected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n, a := newNode(t), rightAgent()
+			test.spoil(&a.node)
+			n.serveAgent(a)
+			if out, _ := n.command(exitNotRight, "ambient", "status"); !strings.Contains(out, test.want) {
+				t.Errorf("status lacks %q:\n%s", test.want, out)
+			}
+		})
+	}
+}
+
+func TestAmbientWithdraw(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	if _, said := n.command(exitFailure, "ambient", "withdraw", "--all"); !strings.Contains(said, "no such file") {
+		t.Errorf("without an agent:\n%s", said)
+	}
+	a := rightAgent()
+	a.node.Pods = append(a.node.Pods, refusedPod())
+	n.serveAgent(a)
+	if out, _ := n.command(exitOK, "ambient", "withdraw", "shop/web-0"); out != "out   shop/web-0\ndone: 1 pods are out of the mesh\n" {
+		t.Errorf("one pod:\n%s", out)
+	}
+	a.stays = "web-1"
+	out, said := n.command(exitNotRight, "ambient", "withdraw", "--all", "--timeout=5s")
+	if !strings.Contains(out, "out   shop/web-0\n") || !strings.Contains(out, `left  shop/web-1: step "tell"`) || !strings.Contains(said, "still in the mesh") {
+		t.Errorf("all pods, one stays:\n%s%s", out, said)
+	}
+	var report withdrawalReport
+	out, _ = n.command(exitNotRight, "ambient", "withdraw", "--all", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Out) != 2 || len(report.Left) != 1 || report.Error == "" {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, _ := n.command(exitOK, "ambient", "withdraw", "--undo"); !strings.Contains(out, "enrols the pods again") {
+		t.Errorf("undo:\n%s", out)
+	}
+}
+
+func TestAmbientUsage(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	for args, want := range map[string]string{
+		"ambient": "needs a command", "ambient statu": "neither a command", "ambient withdraw": "name one pod, or --all, or --undo",
+		"ambient withdraw --all shop/web-0": "name one pod, or --all", "ambient withdraw --all --timeout=0s": "above zero",
+		"ambient status shop/": "is no pod", "ambient status a/b/c": "is no pod", "ambient status a b": "2 arguments", "ambient status -o xml": "table or json",
+	} {
+		if _, said := n.command(exitUsage, strings.Fields(args)...); !strings.Contains(said, want) {
+			t.Errorf("%s: %q, want %q", args, said, want)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/meshcni/meshcni/ambient/agent/event"
+)
+
+const ambientStatusLong = `Status prints what the node's agent of ambient mode has decided about each pod, and
+what it has seen in the kernel, at the proxy and in the host's sets. It changes
+nothing. POD is NAMESPACE/NAME, or a UID.
+
+ELIGIBLE is whether the pod is to be in the mesh, and why. RULES are "planned",
+"draining", "other" or "none"; PROXY is "serves", "told" or "untold"; SET is
+whether the host's sets have the pod's addresses. STATUS is what the agent had
+written to the pod's annotation, and ANNOTATION what the API server told last. STEP
+is what is done or waited for, with its error.
+
+Exit codes: 0 each pod is as wanted, 1 the agent cannot be asked, 2 wrong command
+line or setting, 3 a pod is not as wanted, or the agent does not know it.`
+
+const ambientStatusExample = `  # is every pod of this node as it should be?
+  kubectl exec -n istio-system istio-cni-node-x7k2p -- install-cni ambient status
+
+  # why is this pod not in the mesh?
+  install-cni ambient status shop/web-0
+
+  # for a script: what each pod waits for
+  install-cni ambient status -o json | jq -r '.pods[] | select(.step) | .name + ": " + .step + " " + .error'`
+
+func newAmbientStatusCommand(env environment) *cobra.Command {
+	command := &cobra.Command{
+		Use:               "status [POD]",
+		Short:             "Tell what the agent has decided and seen of each pod",
+		Long:              ambientStatusLong,
+		Example:           ambientStatusExample,
+		ValidArgsFunction: completePods(env),
+		Args:              cobra.ArbitraryArgs,
+		RunE: func(command *cobra.Command, args []string) error {
+			format, loaded, err := readCommand(command, env)
+			if err != nil {
+				return err
+			}
+			of, err := onePod(args)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(command.Context(), askTime)
+			defer cancel()
+			node, err := event.Pods(ctx, agentSocket(loaded.Settings), of)
+			if err != nil {
+				return hintAgent(err)
+			}
+			if len(node.Pods) == 0 && of != (event.Selection{}) {
+				fmt.Fprintf(env.stderr, "install-cni: the agent knows no pod %s: see its name, and whether it is on this node\n", args[0])
+			}
+			if err := printAmbientStatus(env.stdout, format, node); err != nil {
+				return err
+			}
+			return ambientRight(node, of)
+		},
+	}
+	addOutputFlag(command)
+	return command
+}
+
+// ambientRight returns errNotRight unless each pod is as wanted.
+func ambientRight(node event.Node, of event.Selection) error {
+	if len(node.Pods) == 0 && of != (event.Selection{}) || !node.Complete {
+		return errNotRight
+	}
+	for _, pod := range node.Pods {
+		if pod.Step != "" || pod.Error != "" || pod.Eligible && pod.Status != "enabled" {
+			return errNotRight
+		}
+	}
+	return nil
+}
+
+func printAmbientStatus(to io.Writer, format string, node event.Node) error {
+	if format == formatJSON {
+		return printJSON(to, node)
+	}
+	fmt.Fprintln(to, "proxy:  "+proxyText(node.Proxy))
+	fmt.Fprintln(to, "pods:   "+map[bool]string{
+		true: "the agent has heard of all pods of the node", false: "the agent has not heard of all pods of the node yet",
+	}[node.Complete])
+	if node.Withdrawn {
+		fmt.Fprintln(to, "note:   all pods were withdrawn by command, until \"ambient withdraw --undo\" or the agent's next start")
+	}
+	fmt.Fprintln(to)
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "POD\tELIGIBLE\tRULES\tPROXY\tSET\tSTATUS\tANNOTATION\tSTEP\tSINCE")
+	for _, pod := range node.Pods {
+		fmt.Fprintln(table, strings.Join([]string{
+			pod.String(), eligibility(pod), dash(pod.Rules), dash(pod.Listeners), inSets(pod), dash(pod.Status), dash(pod.Annotation),
+			dash(pod.Step), sinceText(pod.Since),
+		}, "\t"))
+	}
+	err := table.Flush()
+	for _, pod := range node.Pods {
+		if pod.Error != "" {
+			fmt.Fprintf(to, "\n%s: %s\n", pod, pod.Error)
+		}
+	}
+	return err
+}
+
+func proxyText(proxy event.ProxyState) string {
+	text := map[event.Connection]string{
+		event.ProxyConnected: "connected", event.ProxyLost: "lost", event.ProxyNeverConnected: "has never connected since the agent began",
+	}[proxy.Connection]
+	text = cmp.Or(text, string(proxy.Connection))
+	if !proxy.Since.IsZero() {
+		text += " since " + sinceText(proxy.Since)
+	}
+	if proxy.Connections > 1 {
+		text += fmt.Sprintf(", %d of them", proxy.Connections)
+	}
+	if proxy.Error != "" {
+		text += "; the last connection that ended: " + proxy.Error
+	}
+	return text
+}
+
+func eligibility(pod event.PodState) string {
+	if pod.Reason == "" {
+		return "not known"
+	}
+	text := map[bool]string{true: "yes", false: "no"}[pod.Eligible] + ", " + string(pod.Reason)
+	if pod.Detail != "" {
+		text += " (" + pod.Detail + ")"
+	}
+	return text
+}
+
+func inSets(pod event.PodState) string {
+	if !pod.Managed {
+		return "-"
+	}
+	return map[bool]string{true: "yes", false: "no"}[pod.InSets]
+}
+
+func dash(text string) string { return cmp.Or(text, "-") }
+
+func sinceText(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
