@@ -8,10 +8,8 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent"
 	"github.com/meshcni/meshcni/examples/internal/ambientconf"
-	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
@@ -39,7 +37,7 @@ func chooseDataplanes(ctx context.Context, settings ambientconf.Config, log *slo
 		}
 		candidates[0], candidates[i] = candidates[i], candidates[0]
 	}
-	plan, err := wholePlan(settings)
+	plan, err := settings.WholePlan()
 	if err != nil {
 		return dataplanes{}, err
 	}
@@ -64,43 +62,4 @@ func chooseDataplanes(ctx context.Context, settings ambientconf.Config, log *slo
 	ipt, err := iptables.New(iptables.Options{Foreign: true})
 	d.foreign = []agent.ForeignDataplane{nft, ipt}
 	return d, err
-}
-
-// wholePlan returns a plan with all that the plans of pods and of the host need. Their chains have
-// different names.
-func wholePlan(settings ambientconf.Config) (*interception.Plan, error) {
-	facts := interception.Facts{IPv6: true, LoopbackIPv6: true}
-	pod, err := ambient.PodPlan(ambient.DefaultOverrides(settings.DNS), ambient.IstioNumbers(), facts, ambientconf.Owner)
-	if err != nil || settings.NoHost {
-		return pod, err
-	}
-	host, err := ambient.HostPlan(ambient.IstioNumbers(), facts, ambientconf.Owner)
-	if err != nil {
-		return nil, err
-	}
-	return join(pod, host), nil
-}
-
-// join returns a plan with the objects of both. A plan has one table of a kind at most, so that the
-// tables are joined; they come last, as they refer to sets.
-func join(a, b *interception.Plan) *interception.Plan {
-	joined := &interception.Plan{Owner: a.Owner}
-	var tables []interception.Table
-	for _, object := range slices.Concat(a.Objects, b.Objects) {
-		table, is := object.(interception.Table)
-		if !is {
-			joined.Objects = append(joined.Objects, object)
-			continue
-		}
-		i := slices.IndexFunc(tables, func(t interception.Table) bool { return t.Kind == table.Kind })
-		if i < 0 {
-			tables = append(tables, table)
-			continue
-		}
-		tables[i].Entries, tables[i].Chains = slices.Concat(tables[i].Entries, table.Entries), slices.Concat(tables[i].Chains, table.Chains)
-	}
-	for _, table := range tables {
-		joined.Objects = append(joined.Objects, table)
-	}
-	return joined
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package ambientconf_test
 
 import (
 	"testing"
@@ -14,7 +14,7 @@ import (
 func TestWholePlan(t *testing.T) {
 	t.Parallel()
 	for _, settings := range []ambientconf.Config{{}, {DNS: true}, {DNS: true, NoHost: true}} {
-		plan, err := wholePlan(settings)
+		plan, err := settings.WholePlan()
 		if err == nil {
 			err = plan.Validate()
 		}
