@@ -30,8 +30,7 @@ func codes(t *testing.T, v preflight.View) (all []preflight.Code) {
 	return all
 }
 
-// TestFindings has complaints of users, E7 to E10, E19 and E20 of the requirements, each beside a node
-// that differs in one thing and is fine.
+// TestFindings has what users complain of, each beside a node that differs in one thing and is fine.
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	cilium := config("05-cilium.conflist", `{"type":"cilium-cni"}`)

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package look
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/preflight"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/internal/namespace"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(dataplanetest.RunTests(m)) }
+
+// TestNetwork has a namespace as each of the complaints leaves the host's, and the conclusions.
+func TestNetwork(t *testing.T) {
+	t.Parallel()
+	in := sandboxtest.NewPod(t).Netns
+	probe := netip.MustParseAddr("169.254.7.127")
+	err := namespace.Run(in.File(), func() error {
+		link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "bpfin.cali"}, PeerName: "bpfout.cali"}
+		err := netlink.LinkAdd(link)
+		address, parseErr := netlink.ParseAddr(probe.String() + "/32")
+		if err = errors.Join(err, parseErr); err == nil {
+			err = netlink.AddrAdd(link, address)
+		}
+		branch, own := netlink.NewRule(), netlink.NewRule()
+		branch.Priority, branch.IifName, branch.Table = 10, "vlan1a2b3c", 101
+		own.Priority, own.Table = 512, 7
+		return errors.Join(err, netlink.RuleAdd(branch), netlink.RuleAdd(own), os.WriteFile("/proc/sys/net/ipv4/tcp_early_demux", []byte("1"), 0))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v preflight.View
+	if err := within(in, &v); err != nil {
+		t.Fatal(err)
+	}
+	var codes []preflight.Code
+	for _, f := range preflight.Findings(v, ambient.IstioNumbers()) {
+		codes = append(codes, f.Code)
+	}
+	want := []preflight.Code{preflight.CalicoEBPF, preflight.BranchENI, preflight.ForeignPriority, preflight.ForeignAddress}
+	if !slices.Equal(codes, want) || !v.EarlyDemux {
+		t.Errorf("the findings are %q, want %q, of %+v", codes, want, v)
+	}
+}
+
+// TestNode looks at the test's own host, in whose place there is another namespace.
+func TestNode(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"10-a.conflist": `{"plugins":[]}`, "05-b.conflist.cilium_bak": "{}"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := Node(t.Context(), Options{NetDir: dir})
+	if len(v.Configs) != 2 || len(v.Links) == 0 || len(v.Missing) > 0 || len(v.Unknown) > 0 {
+		t.Errorf("the view is %+v", v)
+	}
+}
+
+// TestUnknown has nothing to look at, and a kernel that refuses the trial for another reason than a
+// missing feature.
+func TestUnknown(t *testing.T) {
+	t.Parallel()
+	missing := filepath.Join(t.TempDir(), "none")
+	v := Node(t.Context(), Options{NetDir: missing, Proc: missing, Candidates: []choice.Candidate{{Name: "none"}}})
+	if len(v.Unknown) != 3 || !strings.Contains(strings.Join(v.Unknown, "\n"), missing) {
+		t.Errorf("unknown are %q, want each of three", v.Unknown)
+	}
+}
+
+// old is a dataplane that can apply no plan.
+type old struct{ interception.Dataplane }
+
+func (old) Supports(*interception.Plan) error {
+	return fmt.Errorf("%w: sets with owners", interception.ErrUnsupported)
+}
+
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	v := Node(t.Context(), Options{NetDir: t.TempDir(), Candidates: []choice.Candidate{{Name: "old", Dataplane: old{}}}})
+	if len(v.Missing) == 0 || !strings.HasPrefix(v.Missing[0], "old: ") || len(v.Unknown) > 0 {
+		t.Errorf("missing are %q, unknown %q", v.Missing, v.Unknown)
+	}
+}
