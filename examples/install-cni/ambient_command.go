@@ -19,7 +19,7 @@ import (
 )
 
 const ambientLong = `The commands of ambient mode ask the node's agent (node-ambient), at the socket
-pluginevent.sock in cni-agent-run-dir.`
+pluginevent.sock in cni-agent-run-dir, or look at the node before it has one.`
 
 func newAmbientCommand(env environment) *cobra.Command {
 	command := &cobra.Command{
@@ -28,10 +28,10 @@ func newAmbientCommand(env environment) *cobra.Command {
 		Long:  ambientLong,
 		Args:  noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return &usageError{errors.New(`"ambient" needs a command: status or withdraw`)}
+			return &usageError{errors.New(`"ambient" needs a command: status, withdraw or preflight`)}
 		},
 	}
-	command.AddCommand(newAmbientStatusCommand(env), newAmbientWithdrawCommand(env))
+	command.AddCommand(newAmbientStatusCommand(env), newAmbientWithdrawCommand(env), newAmbientPreflightCommand(env))
 	return command
 }
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient/agent/event"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/preflight"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/preflight/look"
 	"github.com/meshcni/meshcni/interception"
 )
 
@@ -197,5 +199,57 @@ func TestAmbientUsage(t *testing.T) {
 		if _, said := n.command(exitUsage, strings.Fields(args)...); !strings.Contains(said, want) {
 			t.Errorf("%s: %q, want %q", args, said, want)
 		}
+	}
+}
+
+// preflight runs the command on a node with a view.
+func (n *testNode) preflight(code int, v preflight.View, args ...string) string {
+	n.t.Helper()
+	n.look = func(context.Context, look.Options) preflight.View { return v }
+	out, said := n.command(code, append([]string{"ambient", "preflight"}, args...)...)
+	return out + said
+}
+
+func TestAmbientPreflight(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	if out := n.preflight(exitOK, preflight.View{}); !strings.Contains(out, "nothing was found") {
+		t.Errorf("a node that is fine:\n%s", out)
+	}
+	calico := preflight.View{Links: []preflight.Link{{Name: "bpfin.cali"}}}
+	if out := n.preflight(exitNotRight, calico); !strings.Contains(out, "calico-ebpf: the link bpfin.cali") || !strings.Contains(out, "\n  do: use Calico's") {
+		t.Errorf("a node with Calico's eBPF dataplane:\n%s", out)
+	}
+	var report preflightReport
+	if err := json.Unmarshal([]byte(n.preflight(exitNotRight, calico, "-o", "json")), &report); err != nil || len(report.Findings) != 1 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if out := n.preflight(exitOK, preflight.View{}, "-o", "json"); !strings.Contains(out, `"findings": []`) {
+		t.Errorf("a node that is fine, as JSON:\n%s", out)
+	}
+	n.write(n.cacheDir, "policies.json",
+		`{"kind":"List","items":[{"metadata":{"namespace":"shop","name":"allow"},"spec":{"ingress":[{"ports":[{"port":8080}]}]}}]}`, 0o600)
+	policies := "--network-policies=" + filepath.Join(n.cacheDir, "policies.json")
+	if out := n.preflight(exitNotRight, preflight.View{}, policies); !strings.Contains(out, "policy-tunnel: NetworkPolicy shop/allow") {
+		t.Errorf("a policy:\n%s", out)
+	}
+	n.write(n.cacheDir, "policies.json", "{}", 0o600)
+	for _, bad := range []string{policies, policies + ".missing"} {
+		if out := n.preflight(exitUsage, preflight.View{}, bad); !strings.Contains(out, "policies.json") {
+			t.Errorf("%s:\n%s", bad, out)
+		}
+	}
+}
+
+// TestAmbientPreflightLooks runs the command on the test's own machine, with a CNI configuration of
+// Cilium that has taken another one away.
+func TestAmbientPreflightLooks(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "05-cilium.conflist", `{"name":"cilium","plugins":[{"type":"cilium-cni"}]}`, 0o644)
+	n.write(n.netDir, "10-calico.conflist.cilium_bak", calico, 0o644)
+	n.look = look.Node
+	if out, _ := n.command(exitNotRight, "ambient", "preflight", "--mounted-proc-dir=/proc"); !strings.Contains(out, "cilium-exclusive: ") || strings.Contains(out, "unknown: ") {
+		t.Errorf("the command finds\n%s", out)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/preflight"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/preflight/look"
 	"github.com/meshcni/meshcni/examples/internal/istiomesh"
 	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/internal/footprint"
@@ -43,6 +45,8 @@ type environment struct {
 	// dataplane creates the chooser for how the plugin writes rules, given where the node's /proc
 	// is mounted; nil if the kernel is not to be tried.
 	dataplane func(log *slog.Logger, proc string) chooser
+	// look looks at the node before ambient mode.
+	look func(ctx context.Context, o look.Options) preflight.View
 	// lookAround is how long after an event the daemon checks whether the node's directories were
 	// moved.
 	lookAround time.Duration
@@ -65,6 +69,7 @@ func processEnvironment() environment {
 		listen:     (&net.ListenConfig{}).Listen,
 		now:        time.Now,
 		executable: os.Executable,
+		look:       look.Node,
 		lookAround: time.Second,
 		trim:       footprint.Trim,
 		trimAfter:  footprint.Quiet,

@@ -31,6 +31,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/preflight"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/preflight/look"
 	"github.com/meshcni/meshcni/internal/footprint"
 	"github.com/meshcni/meshcni/internal/testing/testlog"
 )
@@ -49,6 +51,7 @@ type testNode struct {
 	certificate                                                          string
 	maps                                                                 int // of configMap
 	dataplane                                                            func(log *slog.Logger, proc string) chooser
+	look                                                                 func(context.Context, look.Options) preflight.View
 	// If not nil, trim is called a millisecond after any work.
 	trim func() error
 }
@@ -62,6 +65,7 @@ func newNode(t testing.TB) *testNode {
 		t: t, netDir: filepath.Join(root, "net.d"), binDir: filepath.Join(root, "bin"), sourceDir: filepath.Join(root, "source"),
 		runDir: filepath.Join(root, "run"), cacheDir: filepath.Join(root, "cache"), accountDir: filepath.Join(root, "account"),
 		settingsDir: filepath.Join(root, "settings"), certificate: newCertificate(t),
+		look: func(context.Context, look.Options) preflight.View { return preflight.View{} },
 	}
 	for _, directory := range []string{n.netDir, n.binDir, n.sourceDir, n.cacheDir, n.accountDir} {
 		if err := os.Mkdir(directory, 0o755); err != nil {
@@ -190,7 +194,7 @@ func (n *testNode) environment(output io.Writer, args ...string) environment {
 		trimAfter:  footprint.Quiet,
 		lookWithin: lookWithin,
 		executable: func() (string, error) { return "", errors.New("tests name what they start") },
-		version:    "v1.2.3-test", dataplane: n.dataplane,
+		version:    "v1.2.3-test", dataplane: n.dataplane, look: n.look,
 	}
 }
 

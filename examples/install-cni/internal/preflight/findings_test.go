@@ -30,7 +30,8 @@ func codes(t *testing.T, v preflight.View) (all []preflight.Code) {
 	return all
 }
 
-// TestFindings has what users complain of, each beside a node that differs in one thing and is fine.
+// TestFindings has what users complain of, each beside a node that differs in one thing and is
+// fine.
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	cilium := config("05-cilium.conflist", `{"type":"cilium-cni"}`)
