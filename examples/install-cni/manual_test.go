@@ -33,13 +33,16 @@ func TestManualsCommands(t *testing.T) {
 				n := newNode(t)
 				n.write(n.netDir, "10-calico.conflist", calico, 0o644)
 				n.startReady().end()
+				if args[1] == "ambient" {
+					n.serveAgent(rightAgent())
+				}
 				if out, said := n.command(exitOK, args[1:]...); out+said == "" {
 					t.Errorf("%s: %q prints nothing", path, line)
 				}
 			}
 		}
 	}
-	if commands < 8 {
+	if commands < 15 {
 		t.Errorf("found %d commands only", commands)
 	}
 }
