@@ -127,9 +127,10 @@ func testNode(t *testing.T, dataplane string) {
 	relayed(t, pod, proxy, 1) // without the program, too
 }
 
-// TestOperator asks about a pod, and takes it out of the mesh and in again.
-func TestOperator(t *testing.T) {
-	t.Parallel()
+// launchServed runs the program with a source and a proxy, and has a pod enrolled. It returns the
+// socket for the plugin and operators.
+func launchServed(t *testing.T) (events string, pod *dataplanetest.Pod, proxy *ambienttest.Proxy) {
+	t.Helper()
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	s := &source{changes: make(chan ambient.Change, 1), statuses: make(chan ambient.Status, 10)}
@@ -145,12 +146,21 @@ func TestOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = proxy.Close() }) // what it says of the agent's end is nothing
-	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{})
+	pod = dataplanetest.NewPod(t, dataplanetest.PodOptions{})
 	if _, err := enrol(t, path("events"), pod, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	web := event.Selection{Namespace: "shop", Name: "web-0"}
-	node, err := event.Pods(t.Context(), path("events"), web)
+	return path("events"), pod, proxy
+}
+
+// web is the pod as operators select it.
+func web() event.Selection { return event.Selection{Namespace: "shop", Name: "web-0"} }
+
+// TestOperatorAsks asks about a pod.
+func TestOperatorAsks(t *testing.T) {
+	t.Parallel()
+	events, _, _ := launchServed(t)
+	node, err := event.Pods(t.Context(), events, web())
 	if err != nil || len(node.Pods) != 1 || node.Proxy.Connection != event.ProxyConnected || !node.Complete {
 		t.Fatalf("%+v, %v", node, err)
 	}
@@ -158,21 +168,27 @@ func TestOperator(t *testing.T) {
 	if got.UID != "7f0b" || !got.Eligible || !got.Managed || got.Rules != "planned" || got.Listeners != "serves" || got.Status != "enabled" || got.Error != "" {
 		t.Errorf("the pod is %+v", got)
 	}
-	if _, err := event.Withdraw(t.Context(), path("events"), event.Selection{UID: "none"}, nil); err == nil || !strings.Contains(err.Error(), "no such pod") {
+}
+
+// TestOperatorWithdraws takes a pod out of the mesh and lets it in again.
+func TestOperatorWithdraws(t *testing.T) {
+	t.Parallel()
+	events, pod, proxy := launchServed(t)
+	if _, err := event.Withdraw(t.Context(), events, event.Selection{UID: "none"}, nil); err == nil || !strings.Contains(err.Error(), "no such pod") {
 		t.Errorf("an unknown pod: %v", err)
 	}
 	out := 0
-	if left, err := event.Withdraw(t.Context(), path("events"), web, func(event.PodState) { out++ }); err != nil || len(left) > 0 || out != 1 {
+	if left, err := event.Withdraw(t.Context(), events, web(), func(event.PodState) { out++ }); err != nil || len(left) > 0 || out != 1 {
 		t.Errorf("out %d, left %v, %v", out, left, err)
 	}
 	relayed(t, pod, proxy, 0)
-	if node, err := event.Pods(t.Context(), path("events"), web); err != nil || len(node.Pods) != 1 || node.Pods[0].Reason != "withdrawn" {
+	if node, err := event.Pods(t.Context(), events, web()); err != nil || len(node.Pods) != 1 || node.Pods[0].Reason != "withdrawn" {
 		t.Errorf("a pod that was withdrawn: %+v, %v", node, err)
 	}
-	if err := event.Readmit(t.Context(), path("events")); err != nil {
+	if err := event.Readmit(t.Context(), events); err != nil {
 		t.Error(err)
 	}
-	if _, err := enrol(t, path("events"), pod, time.Minute); err != nil {
+	if _, err := enrol(t, events, pod, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	relayed(t, pod, proxy, 1)
@@ -251,6 +267,29 @@ func TestReports(t *testing.T) {
 	r.request(event.Outcome{Path: "/cmdadd", Status: http.StatusInternalServerError, Duration: time.Second, Err: errors.New("no proxy")})
 	if diff := cmp.Diff([]ambientnews.Line{{Request: &ambientnews.Request{Status: http.StatusInternalServerError, Seconds: 1}}}, lines()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestOperatorLearnsWhatIsLeft takes a pod out whose connection does not end.
+func TestOperatorLearnsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	events, pod, _ := launchServed(t)
+	connection, err := pod.Connect(t.Context(), dataplanetest.Probe{Dst: netip.MustParseAddrPort("198.51.100.7:443")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() }) // the test may have closed it
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	left, err := event.Withdraw(ctx, events, event.Selection{}, func(pod event.PodState) { t.Errorf("%+v is out", pod) })
+	if own, is := errors.AsType[*event.Error](err); !is || own.Code != event.CodeUnfinished || len(left) != 1 || left[0].Step != "await-drained" {
+		t.Fatalf("left are %+v, %v", left, err)
+	}
+	if err := connection.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := event.Withdraw(t.Context(), events, event.Selection{}, func(event.PodState) {}); err != nil || len(left) > 0 {
+		t.Errorf("without the connection: %+v, %v", left, err)
 	}
 }
 
