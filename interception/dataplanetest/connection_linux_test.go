@@ -5,6 +5,7 @@ package dataplanetest
 import (
 	"errors"
 	"io"
+	"net/netip"
 	"os"
 	"syscall"
 	"testing"
@@ -117,5 +118,24 @@ func TestConnectRefuses(t *testing.T) {
 	}
 	if c, err := pod.Connect(t.Context(), to("127.0.0.1:81")); err == nil || c != nil {
 		t.Errorf("nobody listens: %v, %v", c, err)
+	}
+}
+
+// TestPortsAreOfConnect checks that the ports of probes are even: a proxy that binds to its
+// client's address has an odd one.
+func TestPortsAreOfConnect(t *testing.T) {
+	t.Parallel()
+	pod := newPod(t)
+	own, foreign := to("10.244.1.10:8080").outside(), to("[fd00:10:244:1::a]:8080").outside()
+	foreign.Src = netip.MustParseAddr("2001:db8::9")
+	for _, probe := range []Probe{own, foreign, to("198.51.100.7:1001")} {
+		c, err := pod.Connect(t.Context(), probe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if c.Local.Port()%2 != 0 || c.Local != c.Observation.Peer {
+			t.Errorf("%s: connected from %s, and arrived from %s, want an even port", probe, c.Local, c.Observation.Peer)
+		}
 	}
 }

@@ -79,7 +79,11 @@ func asUser(o owner, f func() error) (err error) {
 	return f()
 }
 
-// bind sets a socket's source address and port.
+// bind sets a socket's source address, and of a datagram's the port. TCP chooses the port when it
+// connects, as it does for most programs: then the port is even as long as one is free, and where
+// bind(2) chooses it, odd (inet_hash_connect and inet_csk_find_open_port of the kernel). The
+// difference matters beside a proxy that binds to its client's address: with its client's port,
+// too, its connection would be its client's own to conntrack, and both would fail.
 func (e *endpoint) bind(fd int, p Probe) error {
 	source := p.Src
 	if !source.IsValid() {
@@ -99,6 +103,8 @@ func (e *endpoint) bind(fd int, p Probe) error {
 	var port uint16
 	if p.Protocol == UDP {
 		port = e.nextUDPPort()
+	} else if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1); err != nil { // IPv6, too
+		return fmt.Errorf("leave the port to connect(2): %w", err)
 	}
 	if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(source, port))); err != nil {
 		return fmt.Errorf("bind to Src %s: %w", source, err)
