@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/ambient/zds"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
@@ -26,14 +27,18 @@ import (
 // connections at each stage.
 func TestPodComesAndGoes(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
+	podComesAndGoes(t, newNode(t))
+}
+
+func podComesAndGoes(t *testing.T, n *node) {
+	t.Helper()
 	pod := n.pod("a")
 	a, _ := n.run()
-	proxy := n.proxy(nil)
-	n.connect(pod, proxy, 0)
+	n.proxy()
+	n.connect(pod, 0)
 	n.feed <- told(object("a"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
-	n.connect(pod, proxy, 1)
+	n.connect(pod, 1)
 	if diff := cmp.Diff([]string{"10.244.1.10 a", "fd00:10:244:1::a a"}, n.members()); diff != "" {
 		t.Errorf("members of the host's sets (-want +got):\n%s", diff)
 	}
@@ -42,16 +47,16 @@ func TestPodComesAndGoes(t *testing.T) {
 	}
 	n.feed <- told(optedOut("a"))
 	n.awaitRest(a)
-	n.connect(pod, proxy, 0)
-	if n.captured(pod) || proxy.Serves("a") || len(n.members()) > 0 || len(n.records()) > 0 {
-		t.Errorf("captured %t, served %t, members %v, records %v, want nothing", n.captured(pod), proxy.Serves("a"), n.members(), n.records())
+	n.connect(pod, 0)
+	if n.captured(pod) || n.served(pod) || len(n.members()) > 0 || len(n.records()) > 0 {
+		t.Errorf("captured %t, served %t, members %v, records %v, want nothing", n.captured(pod), n.served(pod), n.members(), n.records())
 	}
 	if diff := cmp.Diff([]ambient.Status{ambient.StatusEnabled, ambient.NoStatus}, n.statuses["a"]); diff != "" {
 		t.Errorf("statuses (-want +got):\n%s", diff)
 	}
 	n.feed <- told(object("a"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
-	n.connect(pod, proxy, 1)
+	n.connect(pod, 1)
 }
 
 func attachments(uids ...string) (all []journal.Attachment) {
@@ -65,16 +70,21 @@ func attachments(uids ...string) (all []journal.Attachment) {
 // and enrols one with a direct connection, which is spared.
 func TestConnectionsLiveOn(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
+	connectionsLiveOn(t, newNode(t))
+}
+
+func connectionsLiveOn(t *testing.T, n *node) {
+	t.Helper()
 	pod := n.pod("a")
 	a, _ := n.run()
-	proxy := n.proxy(nil)
+	n.proxy()
 	direct := n.open(pod)
 	n.feed <- told(object("a"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	n.exchange(direct)
+	before := n.relayed(pod)
 	relayed := n.open(pod)
-	if proxy.Relayed() == 0 {
+	if n.relayed(pod) == before {
 		t.Fatal("the second connection does not go through the proxy")
 	}
 	n.feed <- told(optedOut("a"))
@@ -83,7 +93,7 @@ func TestConnectionsLiveOn(t *testing.T) {
 	})
 	n.exchange(relayed)
 	n.exchange(direct)
-	n.connect(pod, proxy, 0)
+	n.connect(pod, 0)
 	if !n.captured(pod) {
 		t.Error("the rules are gone before the connection")
 	}
@@ -104,7 +114,7 @@ func TestDrainTimeout(t *testing.T) {
 	n.options.DrainTimeout = 50 * time.Millisecond
 	pod := n.pod("a")
 	a, _ := n.run()
-	n.proxy(nil)
+	n.proxy()
 	n.feed <- told(object("a"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	n.open(pod)
@@ -133,7 +143,7 @@ func TestEvent(t *testing.T) {
 	pod := n.pod("a")
 	delete(n.paths, "a") // so that it is not found
 	a, _ := n.run()
-	proxy := n.proxy(nil)
+	n.proxy()
 	answer := make(chan error, 1)
 	go func() {
 		decision, err := n.hand(t.Context(), a, "a", pod)
@@ -148,7 +158,7 @@ func TestEvent(t *testing.T) {
 	if err := <-answer; err != nil {
 		t.Fatal(err)
 	}
-	n.connect(pod, proxy, 1) // from the answer on
+	n.connect(pod, 1) // from the answer on
 	if got := n.members(); len(got) != 2 {
 		t.Errorf("members %v, want the two addresses that the plugin told", got)
 	}
@@ -164,11 +174,11 @@ func TestEvent(t *testing.T) {
 	if decision, err := n.hand(t.Context(), a, "a", other); err != nil || !decision.Capture {
 		t.Errorf("another namespace: %+v, %v", decision, err)
 	}
-	n.connect(other, proxy, 1)
+	n.connect(other, 1)
 	n.feed <- ambient.Change{Gone: []string{"a"}, Complete: true}
 	n.awaitRest(a)
-	if proxy.Serves("a") || len(n.members()) > 0 || len(n.records()) > 0 {
-		t.Errorf("served %t, members %v, records %v, want nothing of a pod that is gone", proxy.Serves("a"), n.members(), n.records())
+	if n.served(other) || len(n.members()) > 0 || len(n.records()) > 0 {
+		t.Errorf("served %t, members %v, records %v, want nothing of a pod that is gone", n.served(other), n.members(), n.records())
 	}
 }
 
@@ -180,7 +190,7 @@ func TestEventWithoutUID(t *testing.T) {
 	pod := n.pod("a")
 	delete(n.paths, "a") // so that it is not found
 	a, _ := n.run()
-	proxy := n.proxy(nil)
+	n.proxy()
 	former, finished := object("b"), object("c")
 	former.Name, finished.Name, finished.Phase = "pod-a", "pod-a", "Succeeded"
 	n.feed <- told(former, finished)
@@ -196,9 +206,11 @@ func TestEventWithoutUID(t *testing.T) {
 	if err := <-answer; err != nil {
 		t.Fatal(err)
 	}
-	n.connect(pod, proxy, 1)
-	if !proxy.Serves("a") || proxy.Serves("b") {
-		t.Errorf("the proxy serves pod a: %t, and the one before it: %t", proxy.Serves("a"), proxy.Serves("b"))
+	n.connect(pod, 1)
+	for _, one := range a.Pods() {
+		if serves := one.Seen.Proxy == ambient.ProxyServes; serves != (one.UID == "a") {
+			t.Errorf("the proxy serves pod %s: %t", one.UID, serves)
+		}
 	}
 }
 
@@ -235,15 +247,15 @@ func TestOneRefused(t *testing.T) {
 	n.options.TellTimeout = 50 * time.Millisecond
 	pods := map[string]*dataplanetest.Pod{"a": n.pod("a"), "b": n.pod("b")}
 	a, _ := n.run()
-	proxy := n.proxy(func(w zds.Workload) string { return map[string]string{"a": "not a"}[w.UID] })
+	n.standIn(ambienttest.ProxyOptions{Refuse: func(w zds.Workload) string { return map[string]string{"a": "not a"}[w.UID] }})
 	invalid := object("d")
 	invalid.Annotations = map[string]string{"traffic.istio.io/excludeOutboundPorts": "many"}
 	n.pod("d")
 	n.paths["e"] = n.pod("f").Path() // of which only one can be right
 	n.feed <- told(object("a"), object("b"), object("c"), invalid, object("e"), object("f"))
 	n.awaitStatus(a, "b", ambient.StatusEnabled)
-	n.connect(pods["b"], proxy, 1)
-	n.connect(pods["a"], proxy, 0)
+	n.connect(pods["b"], 1)
+	n.connect(pods["a"], 0)
 	n.awaitPods(a, "why each pod is not enrolled", func(all []Pod) bool {
 		errs := map[string]error{}
 		for _, one := range all {
@@ -261,16 +273,20 @@ func TestOneRefused(t *testing.T) {
 // TestRestart ends the agent, and begins another one: from the journal and the kernel.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
+	restart(t, newNode(t))
+}
+
+func restart(t *testing.T, n *node) {
+	t.Helper()
 	pods := map[string]*dataplanetest.Pod{"a": n.pod("a"), "b": n.pod("b"), "c": n.pod("c")}
 	first, end := n.run()
-	proxy := n.proxy(nil)
+	n.proxy()
 	n.feed <- told(object("a"), object("b"), object("c"))
 	for uid := range pods {
 		n.awaitStatus(first, uid, ambient.StatusEnabled)
 	}
 	end()
-	n.connect(pods["a"], proxy, 1)
+	n.connect(pods["a"], 1)
 	connected := make(chan struct{}, 8)
 	n.options.Proxy.Observe = func(e zds.Event) {
 		if e.Request.Kind == zds.KindSnapshotSent {
@@ -280,8 +296,8 @@ func TestRestart(t *testing.T) {
 	second, _ := n.run()
 	<-connected // the feed has told nothing yet
 	for uid, pod := range pods {
-		if !proxy.Serves(uid) || !n.captured(pod) {
-			t.Errorf("pod %s: served %t, captured %t, want both before the feed tells of it", uid, proxy.Serves(uid), n.captured(pod))
+		if !n.served(pod) || !n.captured(pod) {
+			t.Errorf("pod %s: served %t, captured %t, want both before the feed tells of it", uid, n.served(pod), n.captured(pod))
 		}
 	}
 	changed := object("a")
@@ -295,16 +311,16 @@ func TestRestart(t *testing.T) {
 	n.awaitPods(second, "a as wanted, c untouched", func(all []Pod) bool {
 		return len(all) == 2 && !slices.ContainsFunc(all, func(p Pod) bool { return p.UID == "a" && p.Seen.Proxy != ambient.ProxyServes })
 	})
-	n.connect(pods["a"], proxy, 1)
-	n.connect(pods["b"], proxy, 0)
-	n.connect(pods["c"], proxy, 1)
+	n.connect(pods["a"], 1)
+	n.connect(pods["b"], 0)
+	n.connect(pods["c"], 1)
 	if n.captured(pods["b"]) {
 		t.Error("a pod that was withdrawn while no agent ran is captured")
 	}
 	n.feed <- ambient.Change{Complete: true}
 	n.awaitPods(second, "nothing of c", func(all []Pod) bool { return len(all) == 1 })
-	if proxy.Serves("c") || !slices.Equal(n.records(), attachments("a")) {
-		t.Errorf("c is served: %t; records of %v, want that of a", proxy.Serves("c"), n.records())
+	if n.served(pods["c"]) || !slices.Equal(n.records(), attachments("a")) {
+		t.Errorf("c is served: %t; records of %v, want that of a", n.served(pods["c"]), n.records())
 	}
 }
 
@@ -322,7 +338,7 @@ func TestFirstStart(t *testing.T) {
 		n.news()
 	}
 	a, _ := n.run()
-	n.proxy(nil)
+	n.proxy()
 	n.feed <- ambient.Change{Namespaces: told().Namespaces}
 	n.feed <- told(object("a"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
@@ -353,7 +369,7 @@ func TestFirstStartByEvent(t *testing.T) {
 		}
 	}
 	a, _ := n.run()
-	n.proxy(nil)
+	n.proxy()
 	n.enrol(a, n.bare(0))
 	if forgotten.Load() {
 		t.Error("the proxy was told to forget the pod")
@@ -363,10 +379,14 @@ func TestFirstStartByEvent(t *testing.T) {
 // TestProxyIsReplaced has a pod that stays captured while no proxy serves it.
 func TestProxyIsReplaced(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
+	proxyIsReplaced(t, newNode(t))
+}
+
+func proxyIsReplaced(t *testing.T, n *node) {
+	t.Helper()
 	pod := n.pod("a")
 	a, _ := n.run()
-	old := n.proxy(nil)
+	old := n.proxy()
 	n.feed <- told(object("a"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	if err := old.Close(); err != nil {
@@ -376,9 +396,9 @@ func TestProxyIsReplaced(t *testing.T) {
 	if !n.captured(pod) {
 		t.Error("the pod is not captured while the proxy is away")
 	}
-	anew := n.proxy(nil)
+	n.proxy()
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
-	n.connect(pod, anew, 1)
+	n.connect(pod, 1)
 }
 
 // TestFlushOfTheHost has other programs remove the host's rules with the sets, and then a member of
@@ -388,7 +408,7 @@ func TestFlushOfTheHost(t *testing.T) {
 	n := newNode(t)
 	pod := n.pod("a")
 	a, _ := n.run()
-	proxy := n.proxy(nil)
+	n.proxy()
 	n.feed <- told(object("a"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	returned := func() bool { return len(n.members()) == 2 }
@@ -399,7 +419,7 @@ func TestFlushOfTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.await(returned, func() string { return "after an edit the agent says " + describe(a) })
-	n.connect(pod, proxy, 1)
+	n.connect(pod, 1)
 }
 
 // TestFlushIsNoticed removes the rules of a pod long before a round.
@@ -408,7 +428,7 @@ func TestFlushIsNoticed(t *testing.T) {
 	n := newNode(t)
 	pod := n.pod("a")
 	a, _ := n.run()
-	proxy := n.proxy(nil)
+	n.proxy()
 	n.feed <- told(object("a"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	namespace, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})
@@ -418,5 +438,5 @@ func TestFlushIsNoticed(t *testing.T) {
 	defer namespace.Close()
 	n.flush(namespace)
 	n.await(func() bool { return n.captured(pod) }, func() string { return "the agent says " + describe(a) })
-	n.connect(pod, proxy, 1)
+	n.connect(pod, 1)
 }

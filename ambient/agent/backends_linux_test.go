@@ -29,10 +29,10 @@ func TestIPTables(t *testing.T) {
 			n.options.Round = 50 * time.Millisecond
 			pod := n.pod("a")
 			a, _ := n.run()
-			proxy := n.proxy(nil)
+			n.proxy()
 			n.feed <- told(object("a"))
 			n.awaitStatus(a, "a", ambient.StatusEnabled)
-			n.connect(pod, proxy, 1)
+			n.connect(pod, 1)
 			inside, err := os.Open(pod.Path())
 			if err != nil {
 				t.Fatal(err)
@@ -43,10 +43,10 @@ func TestIPTables(t *testing.T) {
 				sandboxtest.Run(t, inside, "", "iptables-"+string(flavour), "-t", "nat", "-F")
 				n.await(func() bool { return !differs(plan, n.state(pod)) }, func() string { return "the rules were not restored: " + describe(a) })
 			}
-			n.connect(pod, proxy, 1)
+			n.connect(pod, 1)
 			n.feed <- told(optedOut("a"))
 			n.awaitRest(a)
-			n.connect(pod, proxy, 0)
+			n.connect(pod, 0)
 			if n.captured(pod) {
 				t.Error("the rules are still there")
 			}

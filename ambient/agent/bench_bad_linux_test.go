@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/ambient/zds"
 	"github.com/meshcni/meshcni/interception/podnetns"
 )
@@ -47,12 +48,12 @@ func besideInput(b *testing.B, input func(context.Context, *node, *Agent)) float
 	b.Helper()
 	n := newNode(b)
 	a, _ := n.run()
-	n.proxy(func(w zds.Workload) string {
+	n.standIn(ambienttest.ProxyOptions{Refuse: func(w zds.Workload) string {
 		if strings.HasPrefix(w.UID, "refused") {
 			return "not this one"
 		}
 		return ""
-	})
+	}})
 	n.enrol(a, n.bare(0)) // with it the snapshot is complete
 	ctx, cancel := context.WithCancel(b.Context())
 	var going sync.WaitGroup

@@ -38,7 +38,7 @@ func BenchmarkEnrol(b *testing.B) {
 	n := newNode(b)
 	n.options.Journal.Directory = filepath.Join(onTmpfs(b, ""), "journal") // as on a node
 	a, _ := n.run()
-	n.proxy(nil)
+	n.proxy()
 	parts := newParts(b, n)
 	var beyond, enrolled []float64
 	for i := 0; b.Loop(); i++ {
@@ -64,7 +64,7 @@ func BenchmarkEnrolTogether(b *testing.B) {
 	n := newNode(b)
 	n.options.Journal.Directory = filepath.Join(onTmpfs(b, ""), "journal") // as on a node
 	a, _ := n.run()
-	n.proxy(nil)
+	n.proxy()
 	var took []float64
 	for i := 0; b.Loop(); i++ {
 		pods := make([]barePod, 200)
@@ -92,7 +92,7 @@ func BenchmarkSlowProxy(b *testing.B) {
 	n := newNode(b)
 	a, _ := n.run()
 	const pods, answer = 20, 50.0 // ms
-	n.startProxy(ambienttest.ProxyOptions{Socket: n.options.Socket, Faults: ambienttest.Faults{LateAck: answer * time.Millisecond}})
+	n.standIn(ambienttest.ProxyOptions{Faults: ambienttest.Faults{LateAck: answer * time.Millisecond}})
 	n.enrol(a, n.bare(0)) // with it the snapshot is complete
 	var took []float64
 	for i := 0; b.Loop(); i++ {
@@ -121,7 +121,7 @@ func BenchmarkHeal(b *testing.B) {
 	n := newNode(b)
 	pod := n.pod("a")
 	a, _ := n.run()
-	n.proxy(nil)
+	n.proxy()
 	n.feed <- told(object("a"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	namespace, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})
@@ -246,7 +246,7 @@ func newParts(b *testing.B, of *node) *parts {
 		b.Fatal(err)
 	}
 	go p.server.Serve(b.Context())
-	p.proxy(nil)
+	p.proxy()
 	p.host = p.options.Host
 	facts := interception.Facts{IPv6: true, LoopbackIPv6: true}
 	hosts, err := ambient.HostPlan(of.options.Numbers, facts, owner)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/interception"
 )
 
@@ -82,7 +83,7 @@ func TestFailuresAreRepeated(t *testing.T) {
 			n, b := newBreakable(t)
 			pod := n.pod("a")
 			a, _ := n.run()
-			proxy := n.proxy(nil)
+			n.proxy()
 			enrols := test.step == ambient.StepEnter
 			if !enrols {
 				n.feed <- told(object("a"))
@@ -105,12 +106,12 @@ func TestFailuresAreRepeated(t *testing.T) {
 			test.call(b).Store(false)
 			if enrols {
 				n.awaitSelection(a, "a")
-				n.connect(pod, proxy, 1)
+				n.connect(pod, 1)
 				return
 			}
 			n.awaitRest(a)
-			if left := n.captured(pod) && len(test.news.Gone) == 0; left || proxy.Serves("a") || len(n.members())+len(n.records()) > 0 {
-				t.Errorf("captured %t, served %t, members %v, records %v", left, proxy.Serves("a"), n.members(), n.records())
+			if left := n.captured(pod) && len(test.news.Gone) == 0; left || n.served(pod) || len(n.members())+len(n.records()) > 0 {
+				t.Errorf("captured %t, served %t, members %v, records %v", left, n.served(pod), n.members(), n.records())
 			}
 		})
 	}
@@ -124,19 +125,19 @@ func TestApplyFails(t *testing.T) {
 	pod := n.pod("a")
 	n.strangers(nil) // so that the host has its plan
 	a, _ := n.run()
-	proxy := n.proxy(nil)
+	n.proxy()
 	b.apply.Store(true)
 	n.feed <- told(object("a"))
 	n.awaitPods(a, "that the plan is not applied", func(pods []Pod) bool {
 		return len(pods) == 1 && pods[0].Step == ambient.StepApply && errors.Is(pods[0].Err, errBroken)
 	})
-	n.connect(pod, proxy, 0)
+	n.connect(pod, 0)
 	if got := n.statusesOf("a"); got != nil {
 		t.Errorf("statuses %q, want none", got)
 	}
 	b.apply.Store(false)
 	n.awaitSelection(a, "a")
-	n.connect(pod, proxy, 1)
+	n.connect(pod, 1)
 }
 
 // TestListenersLost has a proxy that loses the listeners of one of two pods, and does not notice.
@@ -147,7 +148,7 @@ func TestListenersLost(t *testing.T) {
 	n.options.ListenerRound = 10 * time.Millisecond
 	pod, other := n.pod("a"), n.pod("b")
 	a, _ := n.run()
-	proxy := n.proxy(nil)
+	proxy := n.standIn(ambienttest.ProxyOptions{})
 	n.feed <- told(object("a"), object("b"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	n.awaitStatus(a, "b", ambient.StatusEnabled)
@@ -164,7 +165,7 @@ func TestListenersLost(t *testing.T) {
 		n.await(func() bool { return slices.Equal(statuses(), want) }, func() string {
 			return fmt.Sprintf("the pod has had the statuses %q, want %q; the agent says %s", statuses(), want, describe(a))
 		})
-		n.connect(pod, proxy, 1)
+		n.connect(pod, 1)
 	}
 	n.exchange(alive)
 	n.mu.Lock()

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
-	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
@@ -41,11 +40,11 @@ func TestKilled(t *testing.T) {
 	host := sandboxtest.NewPod(t)
 	n.options.Host = host.Netns
 	pods := map[string]*dataplanetest.Pod{"a": n.pod("a"), "b": n.pod("b")}
-	proxy := n.proxy(nil)
+	n.proxy()
 	made := 0
 	for round := range *kills {
 		enrolled := round%4 < 2 // each follows itself as well as the other
-		end := n.call(pods, proxy, round%4)
+		end := n.call(pods, round%4)
 		n.kill(life{n.options.Socket, n.options.Journal.Directory, host.Namespace.Path(), n.paths, enrolled})
 		if round%4 == 1 {
 			made += end()
@@ -53,14 +52,14 @@ func TestKilled(t *testing.T) {
 				if !n.captured(pod) {
 					t.Errorf("round %d: pod %s is not captured any more, and is wanted", round, uid)
 				}
-				n.connectOut(pod, proxy, 1)
+				n.connectOut(pod, 1)
 			}
 			continue
 		}
 		n.follow(enrolled)
 		made += end()
 		for uid, pod := range pods {
-			n.connectOut(pod, proxy, map[bool]int{true: 1}[enrolled])
+			n.connectOut(pod, map[bool]int{true: 1}[enrolled])
 			if enrolled && differs(n.recorded(uid).Plan, n.state(pod)) || !enrolled && n.captured(pod) {
 				t.Errorf("round %d: pod %s has other rules than those of its plan, enrolled %t", round, uid, enrolled)
 			}
@@ -74,7 +73,7 @@ func TestKilled(t *testing.T) {
 // at the start of round 1, all its connections have to be. In rounds 2 and 3 the same holds in
 // reverse. No two connections have the same ports: the kernel takes one for the other, with its
 // translation, for ten seconds after it was reset (nf_conntrack_tcp_timeout_close).
-func (n *node) call(pods map[string]*dataplanetest.Pod, proxy *ambienttest.Proxy, round int) (end func() int) {
+func (n *node) call(pods map[string]*dataplanetest.Pod, round int) (end func() int) {
 	n.t.Helper()
 	destinations := []netip.Addr{netip.MustParseAddr("198.51.100.7"), netip.MustParseAddr("2001:db8:7::7")}
 	wanted, changed := round < 2, map[string]bool{}
@@ -87,12 +86,12 @@ func (n *node) call(pods map[string]*dataplanetest.Pod, proxy *ambienttest.Proxy
 		defer close(done)
 		for ctx.Err() == nil {
 			for uid, pod := range pods {
-				before := proxy.Relayed()
+				before := n.relayed(pod)
 				seen, err := pod.Send(n.t.Context(), dataplanetest.Probe{Dst: netip.AddrPortFrom(destinations[made%2], uint16(20000+n.calls.Add(1)%40000))})
 				if err != nil || seen.Verdict != dataplanetest.Accepted || !seen.Answered {
 					n.t.Errorf("round %d, pod %s: %s, %v, want that it is accepted and answered", round, uid, seen, err)
 				}
-				switch captured := proxy.Relayed() > before; {
+				switch captured := n.relayed(pod) > before; {
 				case captured == wanted:
 					changed[uid] = true
 				case changed[uid]:

@@ -39,11 +39,13 @@ type node struct {
 	dataplane interception.Dataplane
 	feed      chan ambient.Change
 	calls     atomic.Uint32 // how many connections call has made
+	command   string        // the proxy that takes the stand-in's place, if any
 
-	mu       sync.Mutex
-	changed  chan struct{} // closed when the agent tells something
-	statuses map[string][]ambient.Status
-	paths    map[string]string // of the namespaces that FindAll finds
+	mu        sync.Mutex
+	changed   chan struct{} // closed when the agent tells something
+	statuses  map[string][]ambient.Status
+	paths     map[string]string // of the namespaces that FindAll finds
+	witnesses map[*dataplanetest.Pod]*ambienttest.Witness
 }
 
 // Next makes a node the feed of its agent.
@@ -110,7 +112,8 @@ func newNode(t testing.TB) *node {
 	}
 	n := &node{
 		t: t, dataplane: dataplane, feed: make(chan ambient.Change), changed: make(chan struct{}), statuses: map[string][]ambient.Status{},
-		paths: map[string]string{},
+		paths: map[string]string{}, witnesses: map[*dataplanetest.Pod]*ambienttest.Witness{},
+		command: os.Getenv(ambienttest.Variable), //nolint:forbidigo // a run of tests has no caller that could pass it
 	}
 	n.options = Options{
 		Socket: filepath.Join(t.TempDir(), "z"), Dataplane: dataplane, Finder: n, Feed: n, Annotator: n,
@@ -140,26 +143,6 @@ func (n *node) run() (a *Agent, end func()) {
 	})
 	n.t.Cleanup(end)
 	return a, end
-}
-
-func (n *node) proxy(refuse func(zds.Workload) string) *ambienttest.Proxy {
-	n.t.Helper()
-	return n.startProxy(ambienttest.ProxyOptions{Socket: n.options.Socket, Refuse: refuse})
-}
-
-func (n *node) startProxy(o ambienttest.ProxyOptions) *ambienttest.Proxy {
-	n.t.Helper()
-	o.Numbers = n.options.Numbers
-	proxy, err := ambienttest.StartProxy(o)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			n.t.Error(err)
-		}
-	})
-	return proxy
 }
 
 // pod puts a pod with an application on the node.
@@ -289,34 +272,35 @@ func (n *node) records() []journal.Attachment {
 	return all
 }
 
-// connect opens a connection in each direction and family, and tests how many the proxy relays.
-func (n *node) connect(pod *dataplanetest.Pod, proxy *ambienttest.Proxy, relayed int) {
+// connect opens a connection in each direction and family, and tests how many times proxies relay
+// each.
+func (n *node) connect(pod *dataplanetest.Pod, relayed int) {
 	n.t.Helper()
-	n.send(pod, proxy, relayed,
+	n.send(pod, relayed,
 		dataplanetest.Probe{From: dataplanetest.Elsewhere, Src: netip.MustParseAddr("192.0.2.9"), Dst: netip.MustParseAddrPort("10.244.1.10:8080")},
 		dataplanetest.Probe{From: dataplanetest.Elsewhere, Src: netip.MustParseAddr("2001:db8::9"), Dst: netip.MustParseAddrPort("[fd00:10:244:1::a]:8080")})
-	n.connectOut(pod, proxy, relayed)
+	n.connectOut(pod, relayed)
 }
 
 // connectOut makes connections from the pod alone. Of thousands of connections to the pod a few
 // would fail: the proxy keeps a client's address and has a port of its own, and those two may be of
 // an earlier connection that the kernel still tracks.
-func (n *node) connectOut(pod *dataplanetest.Pod, proxy *ambienttest.Proxy, relayed int) {
+func (n *node) connectOut(pod *dataplanetest.Pod, relayed int) {
 	n.t.Helper()
-	n.send(pod, proxy, relayed,
+	n.send(pod, relayed,
 		dataplanetest.Probe{Dst: netip.MustParseAddrPort("198.51.100.7:443")}, dataplanetest.Probe{Dst: netip.MustParseAddrPort("[2001:db8:7::7]:443")})
 }
 
-func (n *node) send(pod *dataplanetest.Pod, proxy *ambienttest.Proxy, relayed int, probes ...dataplanetest.Probe) {
+func (n *node) send(pod *dataplanetest.Pod, relayed int, probes ...dataplanetest.Probe) {
 	n.t.Helper()
 	for _, probe := range probes {
-		before := proxy.Relayed()
+		before := n.relayed(pod)
 		seen, err := pod.Send(n.t.Context(), probe)
 		if err != nil || seen.Verdict != dataplanetest.Accepted || !seen.Answered {
 			n.t.Errorf("%s: %s, %v, want that it is accepted and answered", probe, seen, err)
 		}
-		if got := proxy.Relayed() - before; got != relayed {
-			n.t.Errorf("%s: the proxy has relayed %d connections, want %d", probe, got, relayed)
+		if got := n.relayed(pod) - before; got != relayed {
+			n.t.Errorf("%s: proxies have relayed %d connections, want %d", probe, got, relayed)
 		}
 	}
 }

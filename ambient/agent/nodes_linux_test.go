@@ -23,16 +23,18 @@ type meshNode struct {
 	*node
 	*nodes.Node
 	agent *Agent
-	proxy *ambienttest.Proxy
+	proxy ambienttest.Instance
 	uids  map[*nodes.Place]string // of the enrolled pods
+	seen  []*ambienttest.Witness  // in these pods
 }
 
 // mesh is two such nodes.
 type mesh struct {
-	t      *testing.T
-	nodes  [2]*meshNode
-	places map[string]*nodes.Place // by their names in cases
-	silent bool                    // the proxies have ended
+	t       *testing.T
+	nodes   [2]*meshNode
+	places  map[string]*nodes.Place // by their names in cases
+	silent  bool                    // the proxies have ended
+	command string                  // the proxy that takes the stand-in's place, if any
 }
 
 // population is which pods a mesh has: their annotations by their names. The pods of the names in
@@ -55,12 +57,13 @@ type hostDataplane interface {
 	SetEditor
 }
 
-func newMesh(t *testing.T, dataplane hostDataplane, families []interception.Family) *mesh {
+func newMesh(t *testing.T, dataplane hostDataplane, families []interception.Family, command string) *mesh {
 	t.Helper()
-	m := &mesh{t: t, places: map[string]*nodes.Place{}}
+	m := &mesh{t: t, places: map[string]*nodes.Place{}, command: command}
 	for i, made := range nodes.New(t) {
 		n := &meshNode{node: newNode(t), Node: made, uids: map[*nodes.Place]string{}}
 		m.places[fmt.Sprintf("host-%d", i+1)] = made.Host
+		n.command = command
 		n.dataplane, n.options.Dataplane = dataplane, dataplane
 		n.options.Host, n.options.Sets = made.Host.Netns, dataplane
 		finder, err := podnetns.NewFinder(made.Roots())
@@ -78,9 +81,7 @@ func newMesh(t *testing.T, dataplane hostDataplane, families []interception.Fami
 		m.add(name, nil, false, families)
 	}
 	for _, n := range m.nodes { // their resolver is one of the pods
-		n.proxy = n.startProxy(ambienttest.ProxyOptions{
-			Socket: n.options.Socket, Tunnels: m.served, Resolvers: []netip.AddrPort{m.resolver(interception.IPv4), m.resolver(interception.IPv6)},
-		})
+		n.proxy = n.startProxy(m.proxyOptions(n))
 	}
 	for _, n := range m.nodes {
 		for _, uid := range n.uids {
@@ -131,6 +132,7 @@ func (m *mesh) add(name string, annotations map[string]string, enrolled bool, fa
 	if enrolled {
 		pod.Labels = map[string]string{"istio.io/dataplane-mode": "ambient"}
 		n.uids[place] = uid
+		n.seen = append(n.seen, newWitness(m.t, place.Netns))
 	}
 	n.feed <- told(pod)
 }

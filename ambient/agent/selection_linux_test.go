@@ -52,7 +52,7 @@ func TestSelection(t *testing.T) {
 		all = append(all, pod)
 		n.pod(uid)
 	}
-	n.proxy(nil)
+	n.proxy()
 	a, _ := n.run()
 	shop := func(labels map[string]string) ambient.Change {
 		return ambient.Change{Namespaces: []ambient.Namespace{{Name: "shop", Labels: labels}}}
@@ -112,7 +112,7 @@ func TestExcludedLater(t *testing.T) {
 	change := told(object("a"), elsewhere)
 	change.Namespaces = append(change.Namespaces, ambient.Namespace{Name: "bank"})
 	first, end := n.run()
-	proxy := n.proxy(nil)
+	n.proxy()
 	n.feed <- change
 	n.awaitSelection(first, "a b")
 	end()
@@ -120,7 +120,7 @@ func TestExcludedLater(t *testing.T) {
 	second, _ := n.run()
 	n.feed <- change
 	n.awaitSelection(second, "b")
-	n.connect(pod, proxy, 0)
+	n.connect(pod, 0)
 	if n.captured(pod) || n.member("a") {
 		t.Errorf("captured %t, member %t, want neither", n.captured(pod), n.member("a"))
 	}
@@ -132,18 +132,18 @@ func TestExcludedLater(t *testing.T) {
 func TestFinishedPod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.pod("a")
+	pod := n.pod("a")
 	n.pod("b")
 	first, end := n.run()
-	proxy := n.proxy(nil)
+	n.proxy()
 	n.feed <- told(object("a"), object("b"))
 	n.awaitSelection(first, "a b")
 	job := object("a")
 	job.Phase, job.Addresses, job.Annotations = "Succeeded", nil, map[string]string{"ambient.istio.io/redirection": "enabled"}
 	n.feed <- told(job)
 	n.awaitSelection(first, "b")
-	if proxy.Serves("a") || n.member("a") || !slices.Equal(n.records(), attachments("b")) {
-		t.Errorf("served %t, member %t, records %v, want nothing of the job", proxy.Serves("a"), n.member("a"), n.records())
+	if n.served(pod) || n.member("a") || !slices.Equal(n.records(), attachments("b")) {
+		t.Errorf("served %t, member %t, records %v, want nothing of the job", n.served(pod), n.member("a"), n.records())
 	}
 	if got := n.statusesOf("a"); !slices.Equal(got, []ambient.Status{ambient.StatusEnabled}) {
 		t.Errorf("statuses %q, want that the job's is left", got)
@@ -198,7 +198,7 @@ func TestLateAnnotation(t *testing.T) {
 	}
 	looks := n.countLooks("a")
 	a, _ := n.run()
-	n.proxy(nil)
+	n.proxy()
 	n.feed <- told(object("a"))
 	n.awaitSelection(a, "a")
 	asked, edited := requests.Load(), b.updates.Load()

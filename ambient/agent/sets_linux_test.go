@@ -12,6 +12,7 @@ import (
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
@@ -28,7 +29,7 @@ func TestAddressChangesHands(t *testing.T) {
 			}
 			looks := n.countLooks("a")
 			a, _ := n.run()
-			n.proxy(nil)
+			n.proxy()
 			n.feed <- told(object("a"))
 			n.awaitSelection(a, "a")
 			latter := object("b")
@@ -101,14 +102,13 @@ func (n *node) strangers(members map[netip.Addr]string) {
 func TestMembersOfNoPod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.pod("a")
-	n.pod("b")
+	pods := []*dataplanetest.Pod{n.pod("a"), n.pod("b")}
 	n.strangers(map[netip.Addr]string{
 		addresses[0]: "a", netip.MustParseAddr("10.244.1.99"): "gone", netip.MustParseAddr("fd00:10:244:1::99"): "gone",
 		netip.MustParseAddr("10.244.1.98"): "c",
 	})
 	a, _ := n.run()
-	proxy := n.proxy(nil)
+	n.proxy()
 	n.feed <- ambient.Change{Namespaces: told().Namespaces, Pods: []ambient.Pod{object("a"), optedOut("c")}}
 	n.awaitPods(a, "that it waits for the proxy, which waits for the feed", func(pods []Pod) bool {
 		return len(pods) == 1 && pods[0].Step == ambient.StepTell && a.sets.isReady()
@@ -122,7 +122,7 @@ func TestMembersOfNoPod(t *testing.T) {
 		return cmp.Diff(want, n.members()) + describe(a)
 	})
 	n.awaitSelection(a, "a b")
-	if !proxy.Serves("a") || !proxy.Serves("b") {
+	if !n.served(pods[0]) || !n.served(pods[1]) {
 		t.Error("a pod is not served")
 	}
 }

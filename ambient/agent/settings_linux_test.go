@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/ambient"
-	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/ambient/zds"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
@@ -48,7 +47,7 @@ func TestSparing(t *testing.T) {
 			n.options.CaptureExisting = test.capture
 			pod := n.pod("a")
 			a, _ := n.run()
-			n.proxy(nil)
+			n.proxy()
 			object := object("a")
 			if test.event {
 				delete(n.paths, "a")
@@ -77,15 +76,15 @@ func TestClosed(t *testing.T) {
 	n.feed <- told(object("a"))
 	n.await(func() bool { return n.captured(pod) }, func() string { return describe(a) })
 	n.awaitStatus(a, "a", ambient.StatusPending)
-	n.connect(pod, n.awaitProxy(a), 1)
+	n.awaitProxy(a)
+	n.connect(pod, 1)
 }
 
 // awaitProxy starts a proxy and waits until it serves pod a.
-func (n *node) awaitProxy(a *Agent) *ambienttest.Proxy {
+func (n *node) awaitProxy(a *Agent) {
 	n.t.Helper()
-	started := n.proxy(nil)
+	n.proxy()
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
-	return started
 }
 
 // TestListenersAreObserved has a proxy that acknowledges each request and opens no listeners.
@@ -120,7 +119,8 @@ func TestListenersAreObserved(t *testing.T) {
 	if err := idle.Close(); err != nil {
 		t.Error(err)
 	}
-	n.connect(pod, n.awaitProxy(a), 1)
+	n.awaitProxy(a)
+	n.connect(pod, 1)
 }
 
 // TestInvalidUID has a UID that no file can be named after. Another pod is served.
@@ -130,10 +130,10 @@ func TestInvalidUID(t *testing.T) {
 	n.pod("../a")
 	pod := n.pod("b")
 	a, _ := n.run()
-	proxy := n.proxy(nil)
+	n.proxy()
 	n.feed <- told(object("../a"), object("b"))
 	n.awaitStatus(a, "b", ambient.StatusEnabled)
-	n.connect(pod, proxy, 1)
+	n.connect(pod, 1)
 	n.awaitPods(a, "that ../a has no record", func(pods []Pod) bool {
 		return slices.ContainsFunc(pods, func(p Pod) bool { return p.UID == "../a" && errors.Is(p.Err, journal.ErrAttachment) })
 	})
@@ -148,20 +148,20 @@ func TestLongAnnotations(t *testing.T) {
 	refused := n.pod("a")
 	pod := n.pod("b")
 	a, _ := n.run()
-	proxy := n.proxy(nil)
+	n.proxy()
 	invalid, valid := object("a"), object("b")
 	invalid.Annotations = map[string]string{key: strings.Repeat("x", length)}
 	valid.Annotations = map[string]string{key: longList(length)}
 	n.feed <- told(invalid, valid)
 	n.awaitStatus(a, "b", ambient.StatusEnabled)
-	n.connect(pod, proxy, 1)
+	n.connect(pod, 1)
 	n.awaitPods(a, "that the annotation of a does not parse", func(pods []Pod) bool {
 		return slices.ContainsFunc(pods, func(p Pod) bool {
 			wrong, doesNotParse := errors.AsType[*interception.ParseError](p.Err)
 			return p.UID == "a" && doesNotParse && wrong.Source.Key == key
 		})
 	})
-	if n.captured(refused) || proxy.Serves("a") || !proxy.Serves("b") {
+	if n.captured(refused) || n.served(refused) || !n.served(pod) {
 		t.Error("the refusal has changed something")
 	}
 }
@@ -212,7 +212,7 @@ func enrolledRecord(t *testing.T) journal.Record {
 	n := newNode(t)
 	n.pod("a")
 	a, end := n.run()
-	n.proxy(nil)
+	n.proxy()
 	n.feed <- told(object("a"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	end()
@@ -229,7 +229,7 @@ func TestDamagedRecord(t *testing.T) {
 			n := newNode(t)
 			pods := map[string]*dataplanetest.Pod{"a": n.pod("a"), "b": n.pod("b")}
 			a, end := n.run()
-			proxy := n.proxy(nil)
+			n.proxy()
 			n.feed <- all(true)
 			n.awaitStatus(a, "a", ambient.StatusEnabled)
 			n.awaitStatus(a, "b", ambient.StatusEnabled)
@@ -254,7 +254,7 @@ func TestDamagedRecord(t *testing.T) {
 				return
 			}
 			n.awaitPods(a, "that both pods are as wanted", bothServed)
-			n.connect(pods["a"], proxy, 1)
+			n.connect(pods["a"], 1)
 			if got := n.recorded("a"); differs(got.Plan, n.state(pods["a"])) {
 				t.Errorf("the new record is of another plan:\n%s", got.Plan)
 			}
@@ -300,7 +300,7 @@ func TestAddressesChange(t *testing.T) {
 	n := newNode(t)
 	n.pod("a")
 	a, _ := n.run()
-	n.proxy(nil)
+	n.proxy()
 	for _, texts := range [][]string{{"10.244.1.10", "fd00:10:244:1::a"}, {"10.244.1.11", "fd00:10:244:1::a"}, {"10.244.1.11"}, {}} {
 		pod, want := object("a"), slices.Clone(texts)
 		pod.Addresses = nil
@@ -330,7 +330,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	pod := n.pod("a")
 	a, _ := n.run()
-	proxy := n.proxy(nil)
+	n.proxy()
 	n.feed <- told(object("a"))
 	n.awaitPods(a, "that there is no room", func(pods []Pod) bool {
 		return len(pods) == 1 && pods[0].Step == ambient.StepEnter && errors.Is(pods[0].Err, unix.ENOSPC)
@@ -342,7 +342,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
-	n.connect(pod, proxy, 1)
+	n.connect(pod, 1)
 }
 
 // TestEnrolEndsWithRun has the agent end while the plugin waits.
@@ -380,7 +380,7 @@ func TestNamespaceIsReplacedMeanwhile(t *testing.T) {
 	n := newNode(t)
 	n.pod("a")
 	first, end := n.run()
-	proxy := n.proxy(nil)
+	n.proxy()
 	n.feed <- told(object("a"))
 	n.awaitStatus(first, "a", ambient.StatusEnabled)
 	former := n.recorded("a").NetnsID
@@ -391,7 +391,7 @@ func TestNamespaceIsReplacedMeanwhile(t *testing.T) {
 	n.awaitPods(second, "that the pod is as wanted", func(pods []Pod) bool {
 		return len(pods) == 1 && pods[0].Step == "" && pods[0].Seen.Proxy == ambient.ProxyServes
 	})
-	n.connect(pod, proxy, 1)
+	n.connect(pod, 1)
 	if n.recorded("a").NetnsID == former {
 		t.Error("the record is of the former namespace")
 	}
@@ -424,14 +424,14 @@ func TestForeignRules(t *testing.T) {
 		}
 		n.observe(p)
 	}
-	proxy := n.proxy(nil)
+	n.proxy()
 	for range 2 { // the second agent finds what the first has applied
 		a, end := n.run()
 		n.feed <- told(object("a"))
 		n.awaitPods(a, "that the pod is as wanted", func(pods []Pod) bool {
 			return len(pods) == 1 && pods[0].Step == "" && pods[0].Seen.Status == ambient.StatusEnabled && pods[0].Seen.Proxy == ambient.ProxyServes
 		})
-		n.connect(pod, proxy, 1)
+		n.connect(pod, 1)
 		end()
 	}
 	if got := applied.Load(); got != 1 {
@@ -477,11 +477,11 @@ func TestEventsAtOnce(t *testing.T) {
 	if err := <-replaced; !errors.Is(err, ErrReplaced) {
 		t.Errorf("the former namespace: %v, want ErrReplaced", err)
 	}
-	proxy := n.awaitProxy(a)
+	n.awaitProxy(a)
 	for _, answer := range answers {
 		if err := <-answer; err != nil {
 			t.Errorf("the latter namespace: %v", err)
 		}
 	}
-	n.connect(latter, proxy, 1)
+	n.connect(latter, 1)
 }

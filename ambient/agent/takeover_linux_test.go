@@ -40,7 +40,7 @@ func foreignDataplanes(t *testing.T) []ForeignDataplane {
 }
 
 // formerAgent serves the pod to a proxy of its own, as Istio's agent does, until the test ends.
-func (n *node) formerAgent(uid string, pod *dataplanetest.Pod, transparent bool) *ambienttest.Proxy {
+func (n *node) formerAgent(uid string, pod *dataplanetest.Pod, transparent bool) {
 	n.t.Helper()
 	socket := filepath.Join(n.t.TempDir(), "z")
 	server, err := zds.Listen(n.t.Context(), socket, zds.Options{})
@@ -59,14 +59,13 @@ func (n *node) formerAgent(uid string, pod *dataplanetest.Pod, transparent bool)
 		n.t.Fatal(err)
 	}
 	n.t.Cleanup(func() { _ = namespace.Close() }) // nothing was written
-	if err := server.Set(zds.Workload{UID: uid, Name: "pod", Namespace: "shop", ServiceAccount: "account"}, namespace); err != nil {
+	if err := server.Set(zds.Workload{UID: uid, Name: "pod-" + uid, Namespace: "shop", ServiceAccount: "account"}, namespace); err != nil {
 		n.t.Fatal(err)
 	}
-	proxy := n.startProxy(ambienttest.ProxyOptions{Socket: socket, Transparent: transparent})
+	n.startProxy(ambienttest.StartOptions{ProxyOptions: ambienttest.ProxyOptions{Socket: socket, Transparent: transparent}})
 	if err := server.Await(n.t.Context(), uid); err != nil {
 		n.t.Fatal(err)
 	}
-	return proxy
 }
 
 // TestTakeOver takes a pod over from Istio's agent: by each dataplane, from each program that the
@@ -98,7 +97,7 @@ func takeOver(t *testing.T, dataplane hostDataplane, program upstream.Program, u
 	// second.
 	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{Ports: []uint16{8080}, DropAfter: 10 * time.Second})
 	n.paths["a"] = pod.Path()
-	former := n.formerAgent("a", pod, u.Generation == ambient.GenerationTProxy)
+	n.formerAgent("a", pod, u.Generation == ambient.GenerationTProxy)
 	upstream.Install(t, pod.File(), u, program)
 	client := netip.MustParseAddr("192.0.2.0")
 	inbound := func() *dataplanetest.Connection {
@@ -117,12 +116,15 @@ func takeOver(t *testing.T, dataplane hostDataplane, program upstream.Program, u
 		t.Cleanup(func() { _ = c.Close() }) // the test may have closed it
 		return c
 	}
+	before := n.relayed(pod)
 	living := []*dataplanetest.Connection{n.open(pod), inbound()}
-	if former.Relayed() != len(living) {
-		t.Fatalf("the former agent's rules capture %d of %d connections", former.Relayed(), len(living))
+	if relayed := n.relayed(pod) - before; relayed != len(living) {
+		t.Fatalf("the former agent's rules capture %d of %d connections", relayed, len(living))
 	}
 	a, _ := n.run()
-	own := n.startProxy(ambienttest.ProxyOptions{Socket: n.options.Socket, Transparent: u.Generation == ambient.GenerationTProxy})
+	n.startProxy(ambienttest.StartOptions{ProxyOptions: ambienttest.ProxyOptions{
+		Socket: n.options.Socket, Transparent: u.Generation == ambient.GenerationTProxy,
+	}})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -136,9 +138,9 @@ func takeOver(t *testing.T, dataplane hostDataplane, program upstream.Program, u
 			over = true
 		default:
 		}
-		before := former.Relayed() + own.Relayed()
+		before := n.relayed(pod)
 		opened := []*dataplanetest.Connection{inbound(), n.open(pod)}
-		if relayed := former.Relayed() + own.Relayed() - before; relayed != len(opened) {
+		if relayed := n.relayed(pod) - before; relayed != len(opened) {
 			t.Errorf("of %d connections %d are relayed", len(opened), relayed)
 		}
 		closeAll(t, opened) // each of hundreds has several descriptors
@@ -228,7 +230,7 @@ func TestTakeOverLeaves(t *testing.T) {
 	upstream.Install(t, pod.File(), ambient.Upstream{Generation: ambient.GenerationRedirect, IPv6: true}, upstream.IPTablesNFT)
 	sandboxtest.Run(t, pod.File(), "", "iptables-nft", "-t", "nat", "-A", "ISTIO_OUTPUT", "-p", "tcp", "--dport", "9", "-j", "RETURN")
 	a, _ := n.run()
-	n.proxy(nil)
+	n.proxy()
 	n.feed <- told(object("a"))
 	n.awaitPods(a, "ErrUpstream", func(pods []Pod) bool {
 		return len(pods) == 1 && errors.Is(pods[0].Err, ErrUpstream) && strings.Contains(pods[0].Err.Error(), "dport 9")

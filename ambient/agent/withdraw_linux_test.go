@@ -38,7 +38,7 @@ func TestWithdrawAll(t *testing.T) {
 	n := newNode(t)
 	pod, _, later := n.pod("a"), n.pod("b"), n.pod("c")
 	a, _ := n.run()
-	proxy := n.proxy(nil)
+	n.proxy()
 	n.feed <- told(object("a"), object("b"), optedOut("d"))
 	n.awaitPods(a, "that both pods are as wanted", bothServed)
 	var out []string
@@ -49,10 +49,10 @@ func TestWithdrawAll(t *testing.T) {
 	if diff := cmp.Diff([]string{"shop/pod-a a", "shop/pod-b b"}, out); diff != "" {
 		t.Errorf("pods that are out (-want +got):\n%s", diff)
 	}
-	n.connect(pod, proxy, 0)
-	if n.captured(pod) || proxy.Serves("a") || n.hostRules() || len(n.records()) > 0 {
+	n.connect(pod, 0)
+	if n.captured(pod) || n.served(pod) || n.hostRules() || len(n.records()) > 0 {
 		t.Errorf("captured %t, served %t, rules on the host %t, records %v, want nothing",
-			n.captured(pod), proxy.Serves("a"), n.hostRules(), n.records())
+			n.captured(pod), n.served(pod), n.hostRules(), n.records())
 	}
 	n.feed <- told(object("a"), object("c"))
 	if decision, err := n.hand(t.Context(), a, "c", later); err != nil || decision.Capture || decision.Reason != ReasonWithdrawn {
@@ -64,7 +64,7 @@ func TestWithdrawAll(t *testing.T) {
 	}
 	a.Readmit()
 	n.awaitPods(a, "that the pods are as wanted again", func(pods []Pod) bool { return served(pods) == 3 })
-	n.connect(pod, proxy, 1)
+	n.connect(pod, 1)
 	if !n.hostRules() || !slices.Contains(n.members(), "10.244.1.10 a") {
 		t.Errorf("the host has the members %v", n.members())
 	}
@@ -76,7 +76,7 @@ func TestWithdrawOne(t *testing.T) {
 	n := newNode(t)
 	pod, other := n.pod("a"), n.pod("b")
 	a, _ := n.run()
-	proxy := n.proxy(nil)
+	n.proxy()
 	n.feed <- told(object("a"), object("b"))
 	n.awaitPods(a, "that both pods are as wanted", bothServed)
 	if err := a.Withdraw(t.Context(), func(Pod) {}, "unknown"); !errors.Is(err, ErrUnknownPod) {
@@ -103,8 +103,8 @@ func TestWithdrawOne(t *testing.T) {
 	if err := a.Withdraw(t.Context(), progress(&out), "a"); err != nil || !slices.Equal(out, []string{"shop/pod-a a"}) {
 		t.Errorf("%v, %q", err, out)
 	}
-	n.connectOut(pod, proxy, 0)
-	n.connectOut(other, proxy, 1)
+	n.connectOut(pod, 0)
+	n.connectOut(other, 1)
 	if !n.hostRules() || n.captured(pod) {
 		t.Errorf("the host has rules: %t, the pod has some: %t", n.hostRules(), n.captured(pod))
 	}
@@ -135,7 +135,7 @@ func TestReadmitted(t *testing.T) {
 	n := newNode(t)
 	pod := n.pod("a")
 	a, _ := n.run()
-	proxy := n.proxy(nil)
+	n.proxy()
 	n.feed <- told(object("a"))
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	relayed := n.open(pod)
@@ -149,7 +149,7 @@ func TestReadmitted(t *testing.T) {
 		t.Errorf("Withdraw = %v", err)
 	}
 	n.awaitPods(a, "that the pod is as wanted", func(pods []Pod) bool { return served(pods) == 1 })
-	n.connectOut(pod, proxy, 1)
+	n.connectOut(pod, 1)
 	n.exchange(relayed)
 }
 
@@ -161,7 +161,7 @@ func TestWithdrawWithoutFeed(t *testing.T) {
 	pod := n.pod("a")
 	a, end := n.run()
 	n.feed <- told(object("a"))
-	n.proxy(nil)
+	n.proxy()
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	end()
 	if err := a.Withdraw(t.Context(), func(Pod) {}); !errors.Is(err, ErrStopped) {
@@ -197,7 +197,7 @@ func TestStatusOfTheNode(t *testing.T) {
 	annotated.Annotations = map[string]string{ambient.Istio().Status: "pending"}
 	waits.Addresses = nil
 	n.feed <- told(waits, annotated, optedOut("c"))
-	n.proxy(nil)
+	n.proxy()
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	n.awaitPods(a, "that pod a is as wanted", func(pods []Pod) bool { return served(pods) == 1 })
 	status := a.Status()
