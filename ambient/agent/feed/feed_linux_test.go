@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -261,18 +262,59 @@ func TestUnsendable(t *testing.T) {
 	}
 }
 
-// TestManyAgents serves as many as may connect at once, and one more when one of them ends.
+// TestManyAgents serves as many as may connect at once, and none of the others until one of the
+// first ends. Then it serves one of them.
 func TestManyAgents(t *testing.T) {
 	t.Parallel()
+	const others = 8
 	path, c := socketPath(t), newCluster()
-	c.serve(t, path, ServerOptions{})
+	_, observed := c.serve(t, path, ServerOptions{})
 	c.changes <- told(true, "1")
-	var first *agent
-	for range maxConnections {
-		first = begin(t, path)
-		first.awaitPods("1")
+	var served [maxConnections]*agent
+	for i := range served {
+		served[i] = begin(t, path)
+		served[i].awaitPods("1")
 	}
-	next := begin(t, path)
-	first.stop()
-	next.awaitPods("1")
+	for range others {
+		dial(t, path).send(hello)
+	}
+	c.changes <- told(true, "2")
+	for _, a := range served { // meanwhile the server could have greeted the others
+		a.awaitPods("1", "2")
+	}
+	if got := observed.count(Connected); got != maxConnections {
+		t.Errorf("%d agents are connected at once, want %d", got, maxConnections)
+	}
+	served[0].stop()
+	observed.await(t, "of one agent more", func(e Event) bool { return e.Kind == Connected && e.Connection == maxConnections+1 })
+}
+
+// TestCauseOfTheEnd has a source fail: each connection is said to end for that, and not because its
+// socket is closed. One of them waits for the agent's hello.
+func TestCauseOfTheEnd(t *testing.T) {
+	t.Parallel()
+	path, c := socketPath(t), newCluster()
+	stop, observed := c.serve(t, path, ServerOptions{Timeout: time.Hour})
+	dial(t, path)
+	begin(t, path)
+	observed.await(t, "of the second connection", func(e Event) bool { return e.Kind == Connected && e.Connection == 2 })
+	close(c.changes)
+	for number := range 2 {
+		if err := observed.awaitEnd(t, number+1); !errors.Is(err, errSource) || errors.Is(err, net.ErrClosed) {
+			t.Errorf("connection %d ends with %v, want %v", number+1, err, errSource)
+		}
+	}
+	if err := stop(); !errors.Is(err, errSource) {
+		t.Errorf("serving ends with %v", err)
+	}
+}
+
+// TestNextEnds with the cause of its context's end.
+func TestNextEnds(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errSource)
+	if change, err := NewClient(socketPath(t), ClientOptions{}).Next(ctx); !errors.Is(err, errSource) {
+		t.Errorf("got %+v, %v", change, err)
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,9 +96,7 @@ func (a *agent) learnAll() {
 
 // connections returns how many times both sides said hello.
 func (a *agent) connections() int {
-	a.observed.mu.Lock()
-	defer a.observed.mu.Unlock()
-	return len(slices.DeleteFunc(slices.Clone(a.observed.all), func(e Event) bool { return e.Kind != Connected }))
+	return a.observed.count(Connected)
 }
 
 // TestKilledAgents kills agents. Their source serves the next one.

@@ -87,6 +87,13 @@ func (e *events) await(t *testing.T, what string, is func(Event) bool) Event {
 	}
 }
 
+// count returns how many events of a kind there were.
+func (e *events) count(kind EventKind) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(slices.DeleteFunc(slices.Clone(e.all), func(e Event) bool { return e.Kind != kind }))
+}
+
 // awaitEnd waits for the end of a connection, and returns why it ended.
 func (e *events) awaitEnd(t *testing.T, connection int) error {
 	t.Helper()
