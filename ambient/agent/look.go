@@ -41,6 +41,19 @@ func (w *worker) addresses() []netip.Addr {
 	return w.pod.Addresses
 }
 
+// lastAddresses returns the addresses by which the pod's namespace is found. After a restart of the
+// kubelet the API server may know none of a running pod for a while. A pod that was enrolled then
+// has those in the host's sets.
+func (w *worker) lastAddresses(ctx context.Context) ([]netip.Addr, error) {
+	if known := w.addresses(); len(known) > 0 || !w.recorded || w.agent.options.Host == nil {
+		return known, nil
+	}
+	if err := w.agent.bounded(ctx, func() error { return w.agent.sets.prepare(ctx) }); err != nil {
+		return nil, err
+	}
+	return w.agent.sets.of(w.uid), nil
+}
+
 // look observes the pod in the kernel, at the proxy and in the host's sets.
 func (w *worker) look(ctx context.Context, wanted ambient.Wanted) (err error) {
 	w.seen.Open = w.namespace != nil

@@ -126,3 +126,53 @@ func TestMembersOfNoPod(t *testing.T) {
 		t.Error("a pod is not served")
 	}
 }
+
+// TestAddressesAreUnknown has the API server know no address of a running pod any more, as after a
+// restart of the kubelet, when another agent begins and another proxy comes: the pod keeps its
+// members, and is served.
+func TestAddressesAreUnknown(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	first, end := n.run()
+	former := n.proxy()
+	n.feed <- told(object("a"))
+	n.awaitSelection(first, "a")
+	end()
+	if err := former.Close(); err != nil {
+		t.Error(err)
+	}
+	second, _ := n.run()
+	n.proxy()
+	without := object("a")
+	without.Addresses = nil
+	n.feed <- told(without)
+	n.awaitSelection(second, "a")
+	n.connect(pod, 1)
+	if diff := cmp.Diff([]string{"10.244.1.10 a", "fd00:10:244:1::a a"}, n.members()); diff != "" {
+		t.Errorf("members of the host's sets (-want +got):\n%s", diff)
+	}
+}
+
+// TestJobWithoutAddresses has a job end while no agent runs, and the API server know no address of
+// it any more. Another pod has got one of its addresses. The other one goes.
+func TestJobWithoutAddresses(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.pod("a")
+	n.pod("b")
+	first, end := n.run()
+	n.proxy()
+	n.feed <- told(object("a"))
+	n.awaitSelection(first, "a")
+	end()
+	job, latter := object("a"), object("b")
+	job.Phase, job.Addresses, latter.Addresses = "Failed", nil, addresses[:1]
+	n.run()
+	n.feed <- told(job, latter)
+	n.await(func() bool {
+		return slices.Equal(n.members(), []string{"10.244.1.10 b"}) && slices.Equal(n.records(), attachments("b"))
+	}, func() string {
+		return fmt.Sprintf("members %v, records %v", n.members(), n.records())
+	})
+}

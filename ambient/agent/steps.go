@@ -108,8 +108,12 @@ func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event)
 
 // open finds the pod's namespace.
 func (w *worker) open(ctx context.Context) error {
+	addresses, err := w.lastAddresses(ctx)
+	if err != nil {
+		return err
+	}
 	found, err := w.agent.search.find(ctx, podnetns.Pod{
-		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.uid, HostNetwork: w.pod.HostNetwork, IPs: w.addresses(),
+		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.uid, HostNetwork: w.pod.HostNetwork, IPs: addresses,
 	})
 	if err != nil {
 		return err

@@ -204,8 +204,14 @@ func (w *worker) pass(ctx context.Context, alert <-chan struct{}) (pause time.Du
 	if err := w.takeEvents(ctx, alert); err != nil {
 		return w.failed(wanted, ambient.StepOpen, err), false
 	}
-	if wanted.Enrolled && w.namespace == nil && len(w.addresses()) == 0 {
-		return w.agent.options.Round, false // it has no network yet: the plugin or the feed will tell
+	if wanted.Enrolled && w.namespace == nil {
+		addresses, err := w.lastAddresses(ctx)
+		if err != nil {
+			return w.failed(wanted, ambient.StepOpen, err), false
+		}
+		if len(addresses) == 0 {
+			return w.agent.options.Round, false // it has no network yet: the plugin or the feed will tell
+		}
 	}
 	if err := w.look(ctx, wanted); err != nil {
 		return w.failed(wanted, "", err), false
