@@ -80,12 +80,20 @@ func startContainer(ctx context.Context, name string, o containerOptions) (*cont
 
 // connect makes the container open a connection, and returns how it ended.
 func (c *container) connect(p probe) (ending, error) {
-	var r report
-	o := order{Network: p.network(), Source: p.source, Destination: p.destination}
-	if err := errors.Join(c.orders.Encode(o), c.reports.Decode(&r)); err != nil {
-		return ending{}, fmt.Errorf("have the %s connect to %s: %w", c.name, p.destination, err)
+	r, err := c.order(order{Network: p.network(), Source: p.source, Destination: p.destination})
+	if err != nil {
+		return ending{}, err
 	}
 	return ending{listener: r.Answer.Listener, original: r.Answer.Original, failure: r.Failure}, nil
+}
+
+// order has the process obey an order.
+func (c *container) order(o order) (report, error) {
+	var r report
+	if err := errors.Join(c.orders.Encode(o), c.reports.Decode(&r)); err != nil {
+		return report{}, fmt.Errorf("have the %s connect to %s: %w", c.name, o.Destination, err)
+	}
+	return r, nil
 }
 
 // stop closes the process's input, which ends it, and kills it if it does not end.

@@ -21,11 +21,16 @@ type socketAddress struct {
 	Transparent bool
 }
 
-// order makes a workload connect.
+// order makes a workload connect and talk to the listener once.
 type order struct {
 	Network     string
 	Source      netip.Addr // the zero Addr lets the kernel choose
 	Destination netip.AddrPort
+	// Connection names a connection of TCP. The first order with a name opens it; further ones talk
+	// over it. Without a name, the connection is closed after the answer.
+	Connection string
+	// Close closes the named connection, and nothing else.
+	Close bool
 }
 
 // report answers an order: with the listener's answer, or with the connecting side's error.
@@ -34,12 +39,14 @@ type report struct {
 	Failure string
 }
 
-// answer is a listener's answer to each connection: what it sees.
+// answer is a listener's answer to each line that it reads: what it sees.
 type answer struct {
 	// Listener is the listener's name.
 	Listener string
 	// Original is the connection's first destination. A UDP socket does not learn it.
 	Original netip.AddrPort
-	// Heard is what the connecting side sent first.
+	// Client is the address of the connecting side.
+	Client netip.Addr
+	// Heard is what the connecting side sent.
 	Heard string
 }

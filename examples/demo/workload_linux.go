@@ -26,7 +26,7 @@ import (
 // packet or two, and short enough for a user who waits for a connection that is never answered.
 const patience = 4 * time.Second
 
-// runWorkload is a container's program. It opens the given sockets, answers each connection with
+// runWorkload is a container's program. It opens the given sockets, answers each line on them with
 // what it sees, and connects on order.
 func runWorkload(ctx context.Context, env environment) int {
 	if err := workload(ctx, env.stdin, env.stdout); err != nil {
@@ -51,7 +51,7 @@ func workload(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	if err := out.Encode(ready); err != nil {
 		return err
 	}
-	for {
+	for open := (connections{}); ; {
 		var o order
 		switch err := in.Decode(&o); {
 		case errors.Is(err, io.EOF):
@@ -59,7 +59,7 @@ func workload(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 		case err != nil:
 			return err
 		}
-		if err := out.Encode(connect(ctx, o)); err != nil {
+		if err := out.Encode(open.obey(ctx, o)); err != nil {
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func listenUDP(address socketAddress) error {
 				fmt.Fprintf(os.Stderr, "workload: read: %v\n", err)
 				return
 			}
-			text, err := json.Marshal(answer{Listener: address.Name, Heard: string(heard[:n])})
+			text, err := json.Marshal(answer{Listener: address.Name, Client: from.Addr().Unmap(), Heard: string(heard[:n])})
 			if err == nil {
 				_, err = socket.WriteToUDPAddrPort(text, from)
 			}
@@ -134,34 +134,81 @@ func listenUDP(address socketAddress) error {
 	return nil
 }
 
-// serve sends the other side of a connection what this side sees.
+// serve answers each line that the other side of a connection sends with what this side sees, until
+// the other side closes the connection.
 func serve(accepted net.Conn, name string) (err error) {
 	conn, ok := accepted.(*net.TCPConn)
 	if !ok {
 		return fmt.Errorf("%T is not a connection of TCP", accepted)
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		return err
-	}
-	heard, err := bufio.NewReader(io.LimitReader(conn, 1<<10)).ReadString('\n')
+	client, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {
 		return err
 	}
-	original, err := originaldst.Of(conn)
-	if err != nil {
-		return err
-	}
-	if !original.IsValid() { // without connection tracking, no rule changed the destination
-		if original, err = netip.ParseAddrPort(conn.LocalAddr().String()); err != nil {
+	for lines := bufio.NewReader(conn); ; {
+		heard, err := lines.ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		original, err := originaldst.Of(conn)
+		if err != nil {
+			return err
+		}
+		if !original.IsValid() { // without connection tracking, no rule changed the destination
+			if original, err = netip.ParseAddrPort(conn.LocalAddr().String()); err != nil {
+				return err
+			}
+		}
+		if err := conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+			return err
+		}
+		if err := json.NewEncoder(conn).Encode(answer{Listener: name, Original: original, Client: client.Addr(), Heard: heard}); err != nil {
 			return err
 		}
 	}
-	return json.NewEncoder(conn).Encode(answer{Listener: name, Original: original, Heard: heard})
 }
 
-// connect opens a connection and reads the listener's answer.
-func connect(ctx context.Context, o order) report {
+// connections are a workload's open connections, by their names in orders.
+type connections map[string]*connection
+
+type connection struct {
+	net.Conn
+
+	answers *json.Decoder
+}
+
+// obey does what an order says, and reports what came of it.
+func (all connections) obey(ctx context.Context, o order) report {
+	c := all[o.Connection]
+	if o.Close {
+		if c == nil {
+			return report{Failure: fmt.Sprintf("no connection %q is open", o.Connection)}
+		}
+		delete(all, o.Connection)
+		_ = c.Close() // the data is already sent
+		return report{}
+	}
+	if c == nil {
+		opened, err := connect(ctx, o)
+		if err != nil {
+			return report{Failure: failure(err)}
+		}
+		c = opened
+		if o.Connection == "" {
+			defer c.Close() //nolint:errcheck // the data is already sent
+		} else {
+			all[o.Connection] = c
+		}
+	}
+	return c.exchange()
+}
+
+// connect opens a connection.
+func connect(ctx context.Context, o order) (*connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var dialer net.Dialer
@@ -171,18 +218,22 @@ func connect(ctx context.Context, o order) report {
 	}
 	conn, err := dialer.DialContext(ctx, o.Network, o.Destination.String())
 	if err != nil {
-		return report{Failure: failure(err)}
+		return nil, err
 	}
-	defer conn.Close() //nolint:errcheck // the data is already sent
+	return &connection{conn, json.NewDecoder(conn)}, nil
+}
+
+// exchange sends a line and reads the listener's answer.
+func (c *connection) exchange() report {
 	said := rand.Text() + "\n"
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		return report{Failure: err.Error()}
 	}
-	if _, err := io.WriteString(conn, said); err != nil {
+	if _, err := io.WriteString(c, said); err != nil {
 		return report{Failure: failure(err)}
 	}
 	var a answer
-	if err := json.NewDecoder(conn).Decode(&a); err != nil {
+	if err := c.answers.Decode(&a); err != nil {
 		return report{Failure: failure(err)}
 	}
 	if a.Heard != said {
