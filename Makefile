@@ -25,9 +25,9 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## the plugin and the daemon on this machine: no cluster, no root, nothing installed; POD=file.yaml takes a pod of yours
+demo: ## the plugin, the daemon and ambient mode on this machine: no cluster, no root, nothing installed; POD=file.yaml takes a pod of yours
 	@.ci/progress ./examples/demo
-	@CGO_ENABLED=0 .ci/progress ./examples/install-cni ./examples/istio-cni
+	@CGO_ENABLED=0 .ci/progress ./examples/install-cni ./examples/istio-cni ./examples/node-ambient
 	go run ./examples/demo
 
 .PHONY: test

@@ -5,18 +5,21 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"slices"
 )
 
-// podHandler stands in for a Kubernetes API server: it serves one pod and the daemon's own objects
+// podHandler stands in for a Kubernetes API server: it serves the pods and the daemon's own objects
 // to clients with the token, and answers everything else with a Status object.
-func podHandler(pod podManifest, token string) http.Handler {
+func podHandler(token string, pods ...podManifest) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods/{name}", func(w http.ResponseWriter, r *http.Request) {
-		if namespace, name := r.PathValue("namespace"), r.PathValue("name"); namespace != pod.Namespace || name != pod.Name {
+		namespace, name := r.PathValue("namespace"), r.PathValue("name")
+		i := slices.IndexFunc(pods, func(pod podManifest) bool { return pod.Namespace == namespace && pod.Name == name })
+		if i < 0 {
 			writeStatus(w, http.StatusNotFound, "NotFound", fmt.Sprintf("pods %q not found", name))
 			return
 		}
-		writeJSON(w, http.StatusOK, pod.json)
+		writeJSON(w, http.StatusOK, pods[i].json)
 	})
 	for path, object := range ownObjects() {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, []byte(object)) })

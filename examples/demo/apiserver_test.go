@@ -21,7 +21,8 @@ type served struct {
 func serveTestPod(t *testing.T) served {
 	t.Helper()
 	pod := podManifest{Pod: interception.Pod{Namespace: "shop", Name: "cart"}, json: []byte(`{"kind":"Pod"}`)}
-	server := httptest.NewTLSServer(podHandler(pod, "secret"))
+	other := podManifest{Pod: interception.Pod{Namespace: "warehouse", Name: "cart"}, json: []byte(`{"kind":"Other"}`)}
+	server := httptest.NewTLSServer(podHandler("secret", other, pod))
 	t.Cleanup(server.Close)
 	return served{server, server.Client()}
 }
@@ -58,6 +59,7 @@ func TestAPIServer(t *testing.T) {
 		kind                              string
 	}{
 		{"the pod", "GET", "/api/v1/namespaces/shop/pods/cart", "Bearer secret", http.StatusOK, "Pod"},
+		{"a pod of the same name", "GET", "/api/v1/namespaces/warehouse/pods/cart", "Bearer secret", http.StatusOK, "Other"},
 		{"another token", "GET", "/api/v1/namespaces/shop/pods/cart", "Bearer secrets", http.StatusUnauthorized, "Status"},
 		{"no token", "GET", "/api/v1/namespaces/shop/pods/cart", "", http.StatusUnauthorized, "Status"},
 		{"another pod", "GET", "/api/v1/namespaces/shop/pods/other", "Bearer secret", http.StatusNotFound, "Status"},

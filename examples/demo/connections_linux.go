@@ -91,7 +91,8 @@ func (d *demonstration) makeWorld() ([]socketAddress, error) {
 	var sockets []socketAddress
 	var known []netip.Addr
 	for _, side := range d.scene.sides {
-		for _, p := range d.scene.outbound(side) {
+		resolver := probe{destination: netip.AddrPortFrom(side.world, uint16(dnsPort)), datagram: true} // of ambient mode
+		for _, p := range append(d.scene.outbound(side), resolver) {
 			to := p.destination
 			if !slices.Contains(known, to.Addr()) {
 				known = append(known, to.Addr())
@@ -127,7 +128,6 @@ func addToLoopback(address netip.Addr) error {
 // makeConnections fills the table with what is expected of each connection and what the kernel does
 // with it.
 func (d *demonstration) makeConnections(ctx context.Context) (string, error) {
-	reports := ""
 	var waits []string // notes on connections that took long
 	for _, p := range d.scene.probes() {
 		if err := ctx.Err(); err != nil {
@@ -137,8 +137,8 @@ func (d *demonstration) makeConnections(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		reports += outcome.Report() + "\n"
-		r := row{probe: p, want: expectationOf(outcome)}
+		d.reports += outcome.Report() + "\n"
+		r := row{group: "pod " + d.pod.Namespace + "/" + d.pod.Name, probe: p, want: expectationOf(outcome)}
 		if p.datagram {
 			r.want.original = netip.AddrPort{} // a UDP socket does not learn it
 		}
@@ -152,7 +152,7 @@ func (d *demonstration) makeConnections(ctx context.Context) (string, error) {
 		}
 		d.table = append(d.table, r)
 	}
-	return strings.Join(waits, "\n"), d.node.note("traces", reports)
+	return strings.Join(waits, "\n"), d.node.note("traces", d.reports)
 }
 
 // traceWorld returns the pod in package trace's terms.

@@ -33,15 +33,17 @@ type demonstration struct {
 	original, installed []byte
 
 	runtime containerRuntime
-	sandbox podSandbox
-	netns   *sandbox.Namespace
-	scene   scene
-	plan    *interception.Plan // nil when the pod isn't captured
+	// attached are the pods that have a network, in the order of their creation.
+	attached []podSandbox
+	netns    *sandbox.Namespace
+	scene    scene
+	plan     *interception.Plan // nil when the pod isn't captured
 
 	containers map[string]*container
 	// unplayable explains why no process here can run as the proxy's user; "" if one can.
 	unplayable string
 	table      table
+	reports    string // of the traces
 	// closers undo what was started, last first.
 	closers []func() error
 }
@@ -73,15 +75,16 @@ type part struct {
 }
 
 func (d *demonstration) run(ctx context.Context) error {
-	if err := d.steps(ctx,
-		part{"make a node with CNI's bridge as its primary network", d.makeNode},
-		part{"start an API server that knows pod " + d.pod.Namespace + "/" + d.pod.Name, d.startAPIServer},
-		part{"run install-cni until it is ready", d.startDaemon},
-		part{"create the pod's network through libcni: loopback, bridge, istio-cni", d.addPod},
-		part{"plan what should be in the pod's network namespace", d.makePlan},
-		part{"start the pod's application and proxy, and the world beyond the node", d.startContainers},
-		part{"make connections", d.makeConnections},
-	); err != nil {
+	mesh := &mesh{demonstration: d, accepted: map[string][]acceptedSocket{}}
+	if err := d.steps(ctx, append([]part{
+		{"make a node with CNI's bridge as its primary network", d.makeNode},
+		{"start an API server that knows pod " + d.pod.Namespace + "/" + d.pod.Name, d.startAPIServer},
+		{"run install-cni until it is ready", d.startDaemon},
+		{"create the pod's network through libcni: loopback, bridge, istio-cni", d.addPod},
+		{"plan what should be in the pod's network namespace", d.makePlan},
+		{"start the pod's application and proxy, and the world beyond the node", d.startContainers},
+		{"make connections of the pod with a sidecar", d.makeConnections},
+	}, mesh.parts()...)...); err != nil {
 		return err
 	}
 	d.heading("Connections")
@@ -90,7 +93,7 @@ func (d *demonstration) run(ctx context.Context) error {
 	err := d.steps(ctx,
 		part{"overwrite it with what it was before install-cni", d.overwriteConfig},
 		part{"delete it, and write what it was before install-cni", d.deleteConfig},
-		part{"delete the pod's network through libcni", d.deletePod},
+		part{"delete the pods' networks through libcni", d.deletePods},
 		part{"stop install-cni: an upgrade takes nothing away", d.stopDaemon},
 		part{"run install-cni uninstall", d.uninstall},
 	)
@@ -144,8 +147,12 @@ func (d *demonstration) openLog(name string) (*os.File, error) {
 }
 
 func (d *demonstration) startAPIServer(context.Context) (string, error) {
+	pods, err := readAmbientPods()
+	if err != nil {
+		return "", err
+	}
 	token := rand.Text()
-	d.api = httptest.NewTLSServer(podHandler(d.pod, token))
+	d.api = httptest.NewTLSServer(podHandler(token, append(pods, d.pod)...))
 	d.later(func() error {
 		d.api.Close()
 		return nil

@@ -30,6 +30,12 @@ func TestDemonstration(t *testing.T) {
 		if os.Geteuid() == 0 && strings.Contains(result.output, "not made") {
 			t.Errorf("as root every connection can be made:\n%s", result.output)
 		}
+		result.wantsRows(t, map[string]int{
+			"15001 → 15008 → stock:8080, from 10.244.1.3": 2, "15001 → 15008 → orders:8080, from 10.244.1.4": 1, "15001 → world:80, from 10.244.1.3": 1,
+			"15053 → world:53 ": 4, "15006 → stock:8080, from 10.244.1.5": 1, "stock:8080, from 169.254.7.127": 1,
+			"stock:8080, from fd16:9254:7127:1337:ffff:ffff:ffff:ffff": 1, "15001 → 15008 → stock:8080, from fd00:10:244:1::3": 2,
+			"orders → stock, opened before ": 4, "orders → stock, opened when enrolled ": 2,
+		})
 		if os.Geteuid() == 0 {
 			result.wants(t, tutorialLines(t)...)
 		}
@@ -82,6 +88,7 @@ func TestDemonstration(t *testing.T) {
 		result.wants(t, "Everything is kept in ")
 		result.keeps(t, map[string]string{
 			"plan": "plan istio-cni\n", "plan.nft": "table inet istio-cni {", "traces": "outbound.capture", "install-cni": "msg=ready",
+			"node-ambient": "the rules are written by a dataplane", "stand-in-proxy": `"msg":"pod served"`,
 		})
 	})
 	t.Run("a disagreement", func(t *testing.T) {
@@ -91,6 +98,7 @@ func TestDemonstration(t *testing.T) {
 		result := d.run(t)
 		result.wantsCode(t, exitFailure)
 		result.wants(t, "DISAGREE", "application → excluded port 3306", "expected refused, by outbound.exclude.ports", "the kernel did: world:3306",
+			"orders → a resolver, by UDP (203.0.113.10:53): expected refused, by dns.udp: queries go to the proxy; the kernel did: 15053 → world:53",
 			"is as it was, byte for byte", "demo: the logs are in ")
 		result.leaves(t, "logs")
 	})
@@ -101,7 +109,7 @@ func TestDemonstration(t *testing.T) {
 		result.wants(t, `traffic.sidecar.istio.io/excludeOutboundIPRanges="10.0.0.0/33"`, "demo: the logs are in ")
 		result.leaves(t, "logs")
 	})
-	for _, moment := range []string{"take the binaries", "run install-cni until", "make connections"} {
+	for _, moment := range []string{"take the binaries", "run install-cni until", "make connections", "remove the label"} {
 		t.Run("interrupted at "+moment, func(t *testing.T) {
 			t.Parallel()
 			result := demo(t, programs).interruptedAt(t, moment)
@@ -255,10 +263,21 @@ func (r demoResult) wants(t *testing.T, texts ...string) {
 	}
 }
 
+// wantsRows checks how often texts appear.
+func (r demoResult) wantsRows(t *testing.T, texts map[string]int) {
+	t.Helper()
+	for text, want := range texts {
+		if got := strings.Count(r.output, text); got != want {
+			t.Errorf("%q appears %d times, want %d:\n%s", text, got, want, r.output)
+		}
+	}
+}
+
 // wantsGreen checks that every row and every step is good, and that nothing is left over.
 func (r demoResult) wantsGreen(t *testing.T) {
 	t.Helper()
-	r.wants(t, "✓ agree", "our entry is back after ", "is as it was, byte for byte", "✓ Everything was as expected")
+	r.wants(t, "✓ agree", "our entry is back after ", "is as it was, byte for byte", "✓ Everything was as expected",
+		"orders and stock are enrolled after ", "nothing new is captured after ", "no rule is left after ")
 	for _, bad := range []string{"✗", "DISAGREE", "NOT"} {
 		if strings.Contains(r.output, bad) {
 			t.Errorf("the output has %q:\n%s", bad, r.output)

@@ -16,8 +16,13 @@ import (
 type ending struct {
 	// listener took the connection; "" if none did.
 	listener string
-	// original is the connection's first destination, as the listener learns it.
+	// original is the connection's first destination, as the listener learns it. It is not looked at
+	// in ambient mode, where the listener is always the application.
 	original netip.AddrPort
+	// proxies are the ports at which the node's proxy took the connection, and client is the address
+	// that the listener sees. Both are for ambient mode only.
+	proxies string
+	client  netip.Addr
 	// failure is the connecting side's error if no listener answered.
 	failure string
 }
@@ -31,15 +36,23 @@ const (
 
 func listenerName(program string, port uint16) string { return fmt.Sprintf("%s:%d", program, port) }
 
-// String returns text such as "proxy:15001, meant for 203.0.113.10:80".
+// String returns text such as "proxy:15001, meant for 203.0.113.10:80", or in ambient mode "15001 →
+// 15008 → stock:8080, from 10.244.1.3".
 func (e ending) String() string {
+	text := e.listener
 	if e.failure != "" {
-		return e.failure
+		text = e.failure
 	}
-	if !e.original.IsValid() {
-		return e.listener
+	if e.proxies != "" {
+		text = e.proxies + " → " + text
 	}
-	return fmt.Sprintf("%s, meant for %s", e.listener, e.original)
+	if e.original.IsValid() {
+		text += fmt.Sprintf(", meant for %s", e.original)
+	}
+	if e.client.IsValid() {
+		text += fmt.Sprintf(", from %s", e.client)
+	}
+	return text
 }
 
 // endingOf returns what the connecting side sees of an outcome. A packet that leaves the pod
@@ -79,9 +92,7 @@ type expectation struct {
 // expectationOf finds the deciding rule in the outcome.
 func expectationOf(o trace.Outcome) expectation {
 	e := expectation{ending: endingOf(o)}
-	if step, ok := o.Decisive(); ok {
-		e.rule, e.why, e.from = step.Rule.ID, step.Rule.Why, step.Rule.From
-	}
+	e.decide(o)
 	e.captured = slices.ContainsFunc(o.Path, func(s trace.Step) bool {
 		switch s.Rule.Action.(type) {
 		case interception.RedirectTo, interception.TProxyTo:
@@ -91,4 +102,11 @@ func expectationOf(o trace.Outcome) expectation {
 		}
 	})
 	return e
+}
+
+// decide takes over the rule that decides in the outcome, if there is one.
+func (e *expectation) decide(o trace.Outcome) {
+	if step, ok := o.Decisive(); ok {
+		e.rule, e.why, e.from = step.Rule.ID, step.Rule.Why, step.Rule.From
+	}
 }

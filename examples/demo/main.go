@@ -79,7 +79,8 @@ type options struct {
 const usage = `demo shows on this machine what meshcni does on a Kubernetes node: it makes a node
 of its own in a sandbox, runs the real install-cni there, creates a pod's network
 through libcni, makes real connections from, to and within the pod, and prints for
-each what was expected, by which rule and why, beside what the kernel did. Then it
+each what was expected, by which rule and why, beside what the kernel did. It does
+the same with pods that node-ambient enrols while they run, and withdraws. Then it
 spoils the CNI configuration, watches it being restored, and takes all away again.
 
 It needs Linux and Go; no cluster, no other programs, no root. Nothing beyond a

@@ -7,17 +7,18 @@ import (
 	"os"
 	"testing"
 
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
 // Names under which the test binary acts as this program.
 const (
 	asDemo = "demo"
-	// asDoubter is this program with one wrong expectation.
+	// asDoubter is this program with wrong expectations.
 	asDoubter = "doubter"
 )
 
-// refusedPort is the port on which the doubter expects a refusal.
+// refusedPort is the port on which the doubter expects a refusal. It expects one of queries, too.
 const refusedPort = 3306
 
 func TestMain(m *testing.M) {
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 
 func doubt(w trace.World, p trace.Packet) (trace.Outcome, error) {
 	outcome, err := trace.Trace(w, p)
-	if p.Dst.Port() == refusedPort {
+	if p.Dst.Port() == refusedPort || p.Protocol == interception.ProtocolUDP {
 		outcome.Verdict = trace.Refused
 	}
 	return outcome, err

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/meshcni/meshcni/examples/internal/istiomesh"
@@ -22,42 +23,67 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
-// addPod makes a network namespace and attaches it by libcni, as a container runtime does for a new
-// pod.
+// addPod creates the pod's network.
 func (d *demonstration) addPod(ctx context.Context) (string, error) {
-	id := make([]byte, 32)
-	_, _ = rand.Read(id) // crypto/rand never fails
-	d.sandbox = podSandbox{id: hex.EncodeToString(id), pod: d.pod}
-	d.sandbox.netnsPath = filepath.Join(d.node.netnsDir(), "cni-"+d.sandbox.id[:8])
-	var err error
-	if d.netns, err = sandbox.NewNamespace(d.sandbox.netnsPath); err != nil {
-		return "", err
-	}
-	d.later(d.netns.Close)
-	if err := d.netns.Do(func() error {
-		// Container runtimes let unprivileged users listen on low ports.
-		return errors.Join(setSysctls("net/ipv4/ip_unprivileged_port_start", "0"), d.enableIPv6())
-	}); err != nil {
-		return "", err
-	}
 	log, err := d.openLog("plugins")
 	if err != nil {
 		return "", err
 	}
 	d.runtime = newContainerRuntime(d.node, log)
-	result, err := d.runtime.add(ctx, d.sandbox)
-	if err != nil {
-		return "", err
-	}
-	var addresses []string
-	for _, ip := range result.IPs {
-		addresses = append(addresses, ip.Address.String())
-	}
-	return "the pod has " + strings.Join(addresses, ", "), nil
+	var addresses []netip.Prefix
+	d.netns, addresses, err = d.attach(ctx, d.pod)
+	return "the pod has " + list(addresses), err
 }
 
-func (d *demonstration) deletePod(ctx context.Context) (string, error) {
-	return "", d.runtime.remove(ctx, d.sandbox)
+// attach makes a network namespace and attaches it by libcni, as a container runtime does for a new
+// pod. It returns the pod's addresses.
+func (d *demonstration) attach(ctx context.Context, pod podManifest) (*sandbox.Namespace, []netip.Prefix, error) {
+	id := make([]byte, 32)
+	_, _ = rand.Read(id) // crypto/rand never fails
+	p := podSandbox{id: hex.EncodeToString(id), pod: pod}
+	p.netnsPath = filepath.Join(d.node.netnsDir(), "cni-"+p.id[:8])
+	netns, err := sandbox.NewNamespace(p.netnsPath)
+	if err != nil {
+		return nil, nil, err
+	}
+	d.later(netns.Close)
+	if err := netns.Do(func() error {
+		// Container runtimes let unprivileged users listen on low ports.
+		return errors.Join(setSysctls("net/ipv4/ip_unprivileged_port_start", "0"), d.enableIPv6())
+	}); err != nil {
+		return nil, nil, err
+	}
+	result, err := d.runtime.add(ctx, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	d.attached = append(d.attached, p)
+	var addresses []netip.Prefix
+	for _, ip := range result.IPs {
+		address, err := netip.ParsePrefix(ip.Address.String())
+		if err != nil {
+			return nil, nil, err
+		}
+		addresses = append(addresses, address)
+	}
+	return netns, addresses, nil
+}
+
+// list returns the addresses, separated by commas.
+func list(addresses []netip.Prefix) string {
+	var texts []string
+	for _, address := range addresses {
+		texts = append(texts, address.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+func (d *demonstration) deletePods(ctx context.Context) (string, error) {
+	var errs []error
+	for _, p := range slices.Backward(d.attached) {
+		errs = append(errs, d.runtime.remove(ctx, p))
+	}
+	return "", errors.Join(errs...)
 }
 
 // makePlan makes the plan that the plugin should have made, from the pod that the plugin requested.

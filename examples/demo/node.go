@@ -43,14 +43,20 @@ func (n node) logs() string              { return n.path("logs") }
 func (n node) conflist() string          { return filepath.Join(n.netDir(), "10-bridge.conflist") }
 func (n node) kubeconfig() string        { return filepath.Join(n.runDir(), "istio-cni-kubeconfig") }
 
+// The sockets of ambient mode.
+func (n node) feedSocket() string  { return filepath.Join(n.runDir(), "node-watcher", "feed.sock") }
+func (n node) eventSocket() string { return filepath.Join(n.runDir(), "pluginevent.sock") }
+func (n node) proxySocket() string { return n.path("node", "run", "ztunnel", "ztunnel.sock") }
+
 // longestSocket is the longest path of a socket, in bytes (unix(7)).
 const longestSocket = 107
 
-// make makes the directories. It refuses a directory whose path is too long for the agent's
-// sockets.
+// make makes the directories. It refuses a directory whose path is too long for the sockets.
 func (n node) make() error {
-	if socket := filepath.Join(n.runDir(), podsource.AgentSocket); len(socket) > longestSocket {
-		return fmt.Errorf("%s has %d bytes, and a socket's path at most %d: set TMPDIR to a shorter directory", socket, len(socket), longestSocket)
+	for _, socket := range []string{filepath.Join(n.runDir(), podsource.AgentSocket), n.feedSocket(), n.eventSocket(), n.proxySocket()} {
+		if len(socket) > longestSocket {
+			return fmt.Errorf("%s has %d bytes, and a socket's path at most %d: set TMPDIR to a shorter directory", socket, len(socket), longestSocket)
+		}
 	}
 	for _, directory := range []string{
 		n.netDir(), n.binDir(), n.cacheDir(), n.runDir(), n.netnsDir(), n.builtDir(), n.image(), n.sourceDir(), n.serviceAccountDir(), n.logs(),
@@ -87,6 +93,7 @@ func (n node) programs() []program {
 	return []program{
 		{module + "/examples/install-cni", n.image()},
 		{module + "/examples/istio-cni", n.sourceDir()},
+		{module + "/examples/node-ambient", n.image()},
 		{cniPlugins + "/main/bridge", n.binDir()},
 		{cniPlugins + "/main/loopback", n.binDir()},
 		{cniPlugins + "/ipam/host-local", n.binDir()},

@@ -45,7 +45,12 @@ func TestConflistIsOneForLibcni(t *testing.T) {
 
 func TestTooDeepADirectoryIsRefused(t *testing.T) {
 	t.Parallel()
-	directory := filepath.Join(t.TempDir(), strings.Repeat("x", longestSocket-len("//node/run/istio-cni/agent.sock")))
+	parent := t.TempDir()
+	fits := longestSocket - len(nodeIn("").feedSocket()) - len("/")
+	if err := nodeIn(filepath.Join(parent, strings.Repeat("x", fits-len(parent)-len("/")))).make(); err != nil {
+		t.Errorf("a directory that is short enough: %v", err)
+	}
+	directory := filepath.Join(parent, strings.Repeat("y", fits+1-len(parent)-len("/")))
 	if err := nodeIn(directory).make(); err == nil || !strings.Contains(err.Error(), "set TMPDIR") {
 		t.Errorf("%v, want one that says what to do", err)
 	}

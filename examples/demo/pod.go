@@ -22,6 +22,11 @@ import (
 //go:embed pod.yaml
 var injectedPod []byte
 
+// ambientPods are the pods for ambient mode.
+//
+//go:embed ambient.yaml
+var ambientPods []byte
+
 const (
 	// ownUID is the UID for a pod without one.
 	ownUID = "00000000-0000-4000-8000-000000000001"
@@ -62,7 +67,31 @@ func parsePod(text []byte) (podManifest, error) {
 	if err != nil {
 		return podManifest{}, err
 	}
+	return parseObject(object)
+}
+
+// readAmbientPods returns the pods for ambient mode: two that are to be enrolled, and one that opts
+// out.
+func readAmbientPods() ([]podManifest, error) {
+	read, err := manifest.Read(ambientPods)
+	if err != nil {
+		return nil, err
+	}
+	var pods []podManifest
+	for _, object := range read.Pods {
+		pod, err := parseObject(object.Object)
+		if err != nil {
+			return nil, err
+		}
+		pods = append(pods, pod)
+	}
+	return pods, nil
+}
+
+// parseObject reads a Pod, in JSON.
+func parseObject(object []byte) (podManifest, error) {
 	var pod podManifest
+	var err error
 	if pod.json, err = complete(object); err != nil {
 		return podManifest{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/interception"
 )
 
@@ -24,6 +25,26 @@ func TestInjectedPod(t *testing.T) {
 	}
 	if pod.application() != "cart" || !pod.validated() || !slices.Equal(pod.ports, []interception.Port{8080}) {
 		t.Errorf("application %q, validated %v, ports %v", pod.application(), pod.validated(), pod.ports)
+	}
+}
+
+// TestAmbientPods has two pods to enrol by a label of their Kubernetes namespace, and one that opts
+// out.
+func TestAmbientPods(t *testing.T) {
+	t.Parallel()
+	pods, err := readAmbientPods()
+	if err != nil || len(pods) != 3 {
+		t.Fatalf("%d pods, %v, want 3", len(pods), err)
+	}
+	for i, name := range []string{orders, stock, audit} {
+		pod := pods[i]
+		namespace := ambient.Namespace{Name: pod.Namespace}
+		before := ambient.Enrolled(ambient.Pod{Pod: pod.Pod}, namespace, ambient.IstioPolicy())
+		namespace.Labels = map[string]string{modeLabel: modeAmbient}
+		after := ambient.Enrolled(ambient.Pod{Pod: pod.Pod}, namespace, ambient.IstioPolicy())
+		if pod.application() != name || before.Capture || after.Capture != (name != audit) {
+			t.Errorf("%s: the container is %s, it is enrolled: %s, with the label: %s", pod.Name, pod.application(), before, after)
+		}
 	}
 }
 

@@ -29,6 +29,8 @@ type probe struct {
 	destination netip.AddrPort
 	// datagram makes the probe a query and its answer over UDP.
 	datagram bool
+	// connection names a connection that stays open; see [order]. In ambient mode alone.
+	connection string
 }
 
 // String returns text such as "application → world".

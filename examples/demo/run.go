@@ -95,7 +95,7 @@ func prepare(ctx context.Context, options options, progress progress, node node)
 			return "", node.provision(options.binaries)
 		})
 	}
-	return progress.step("build install-cni, istio-cni, and CNI's bridge, host-local and loopback", func() (string, error) {
+	return progress.step("build install-cni, istio-cni, node-ambient, and CNI's network plugins", func() (string, error) {
 		if err := node.build(ctx, node.builtDir()); err != nil {
 			return "", err
 		}

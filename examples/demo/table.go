@@ -16,6 +16,8 @@ import (
 
 // row is one connection: what was expected, and what happened.
 type row struct {
+	// group is the heading above the row, if the row before has another one.
+	group string
 	probe probe
 	want  expectation
 	got   ending
@@ -46,11 +48,14 @@ func (r row) verdict() string {
 }
 
 // expected omits the original destination if it is the address that was connected to, as it should
-// be.
+// be, and the client if it is the one that the listener saw.
 func (r row) expected() string {
 	e := r.want.ending
 	if e.original == r.probe.destination {
 		e.original = netip.AddrPort{}
+	}
+	if e.client == r.got.client {
+		e.client = netip.Addr{}
 	}
 	return e.String()
 }
@@ -112,7 +117,7 @@ func (t table) summary() string {
 }
 
 // write prints each row as a line with the connection, what was expected and what the kernel did,
-// followed by the rule that decides.
+// followed by the rule that decides. A group of rows begins with its name.
 func (t table) write(w io.Writer) {
 	var text strings.Builder
 	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -121,7 +126,12 @@ func (t table) write(w io.Writer) {
 		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\t%s\n", r.probe, r.probe.destination, r.expected(), r.happened(), r.verdict())
 	}
 	_ = columns.Flush() // a strings.Builder takes everything
+	group := ""
 	for i, line := range strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n") {
+		if i > 0 && t[i-1].group != group {
+			group = t[i-1].group
+			fmt.Fprintf(w, "  %s:\n", group)
+		}
 		fmt.Fprintf(w, "  %s\n", strings.TrimRight(line, " "))
 		if i > 0 {
 			fmt.Fprintf(w, "      %s\n", t[i-1].because())

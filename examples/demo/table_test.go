@@ -55,6 +55,43 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// A group of rows begins with its name, and in ambient mode a row has the proxies and the client
+// that the listener sees. What is expected of the client is shown if it differs.
+func TestTableOfAmbientMode(t *testing.T) {
+	t.Parallel()
+	from := func(address string) ending {
+		return ending{listener: "stock:8080", proxies: "15001 → 15008", client: netip.MustParseAddr(address)}
+	}
+	p := meshProbe(orders, "stock", netip.MustParseAddr("10.244.1.4"), 8080)
+	direct := ending{listener: "stock:8080", client: netip.MustParseAddr("10.244.1.3")}
+	all := table{
+		{group: "a pod", probe: p, want: expectation{ending: from("10.244.1.3")}, got: from("10.244.1.3")},
+		{group: "a pod", probe: p, want: expectation{ending: from("10.244.1.3")}, got: from("10.244.1.9")},
+		{group: "another pod", probe: p, want: expectation{ending: from("10.244.1.3")}, got: direct},
+		{group: "another pod", probe: p, want: expectation{ending: direct}, got: ending{failure: refused}},
+	}
+	var text strings.Builder
+	all.write(&text)
+	want := `  CONNECTION      TO               TRACE EXPECTS                                THE KERNEL DID
+  a pod:
+  orders → stock  10.244.1.4:8080  15001 → 15008 → stock:8080                   15001 → 15008 → stock:8080, from 10.244.1.3  ✓ agree
+      no rule decides
+  orders → stock  10.244.1.4:8080  15001 → 15008 → stock:8080, from 10.244.1.3  15001 → 15008 → stock:8080, from 10.244.1.9  ✗ DISAGREE
+      no rule decides
+  another pod:
+  orders → stock  10.244.1.4:8080  15001 → 15008 → stock:8080                   stock:8080, from 10.244.1.3                  ✗ DISAGREE
+      no rule decides
+  orders → stock  10.244.1.4:8080  stock:8080, from 10.244.1.3                  refused                                      ✗ DISAGREE
+      no rule decides
+`
+	if diff := cmp.Diff(want, text.String()); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+	if rows := all.disagreements(); len(rows) != 3 {
+		t.Errorf("%d rows disagree, want 3", len(rows))
+	}
+}
+
 // A captured connection without an answer is wrong, even if the trace expects it.
 func TestCapturedAndNotAnswered(t *testing.T) {
 	t.Parallel()
