@@ -48,6 +48,9 @@ func open(in *os.File, o ProxyOptions, relayed *atomic.Int64) (*pod, error) {
 	for port, serve := range services {
 		for _, family := range []string{"tcp4", "tcp6"} { // a dual-stack socket has no original IPv4 destination
 			listener, err := p.listen(family, port)
+			if errors.Is(err, unix.EAFNOSUPPORT) {
+				continue // the kernel has no IPv6
+			}
 			if err != nil {
 				p.close()
 				return nil, fmt.Errorf("listen on %s port %d: %w", family, port, err)
