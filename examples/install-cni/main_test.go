@@ -38,6 +38,7 @@ var built string // the directory of suite
 var (
 	installCNI  = building("../install-cni")
 	nodeWatcher = building("../node-watcher")
+	nodeAmbient = building("../node-ambient")
 	istioCNI    = building("../istio-cni")
 )
 
