@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"time"
 
+	"github.com/meshcni/meshcni/ambient/agent/event"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/ambientpart"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
@@ -92,6 +95,32 @@ func (a *ambientMode) use(s settings.Settings) (changed bool, err error) {
 		return false, err
 	}
 	return *a.config.Swap(&config) != config, nil
+}
+
+// withdrawTime bounds how long the pods are waited for that leave the mesh before an uninstall. With
+// [daemonset.AskTime] and [uninstallTime] it fits into the chart's 45 seconds of grace.
+const withdrawTime = 10 * time.Second
+
+// withdraw takes all pods out of the mesh, before the plugin's entry goes: what is left in a pod
+// would lead to a proxy that is about to go, too. Pods that are not out in time keep rules that
+// capture no new connection. A node that another daemon has taken over keeps its pods.
+func (d *daemon) withdraw(ctx context.Context) {
+	if d.ambient == nil || !d.installer.Keeps() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, withdrawTime)
+	defer cancel()
+	out := 0
+	left, err := event.Withdraw(ctx, d.settings.EventSocket(), event.Selection{}, func(event.PodState) { out++ })
+	for _, pod := range left {
+		d.log.Warn("a pod is still leaving the mesh", "pod", pod.String(), "step", pod.Step, "error", pod.Error)
+	}
+	if err != nil {
+		d.log.Warn("pods are still in the mesh at the uninstall: restart them, or run install-cni ambient withdraw before the next uninstall",
+			"out", out, "left", len(left), "error", err)
+		return
+	}
+	d.log.Info("all pods have left the mesh", "pods", out)
 }
 
 // programBeside returns a program's path: that of the setting, or else beside this program.

@@ -50,13 +50,13 @@ func (n *testNode) inAmbientMode(t *testing.T) (cluster *fakecluster.Cluster, ns
 	cluster.Put(cart(`{}`))
 	n.prepare(nil, map[string]string{
 		"AMBIENT_ENABLED": "true", "NODE_AMBIENT": build(t, nodeAmbient), "MONITORING_PORT": "15014", "DRAIN_TIMEOUT": "1s", "NATIVE_NFTABLES": "true",
-		"REPAIR_ENABLED": "false", "ZTUNNEL_UDS_ADDRESS": filepath.Join(n.runDirParent(), "ztunnel", "ztunnel.sock"),
+		"REPAIR_ENABLED": "false", "UNINSTALL_ON_EXIT": "true", "ZTUNNEL_UDS_ADDRESS": filepath.Join(n.runDirParent(), "ztunnel", "ztunnel.sock"),
 	})
 	return cluster, n.podNamespace("uid-cart")
 }
 
 // TestAmbientMode has a pod enrolled while it runs, by a label of its namespace, and taken out
-// again by a setting. Meanwhile node-ambient is killed.
+// again by a setting, and in the end by an uninstall. Meanwhile node-ambient is killed.
 func TestAmbientMode(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)
@@ -111,6 +111,16 @@ func TestAmbientMode(t *testing.T) {
 	wantAmbientRules(t, ns, false)
 	if got := len(started.FindAllString(p.log.String(), -1)); got != 3 {
 		t.Errorf("node-ambient was started %d times, want once more for the setting", got)
+	}
+
+	n.configMap(map[string]string{"exclude-namespaces": "istio-system"})
+	eventually(t, "the pod is enrolled anew", enrolled)
+	wantAmbientRules(t, ns, true)
+	p.stop()
+	p.wantExit(0)
+	wantAmbientRules(t, ns, false)
+	if text := p.log.String(); !strings.Contains(text, `msg="all pods have left the mesh" pods=1`) || n.hasEntry("10-calico.conflist") {
+		t.Errorf("after the uninstall the entry is there: %v\n%s", n.hasEntry("10-calico.conflist"), text)
 	}
 }
 

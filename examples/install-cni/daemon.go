@@ -67,7 +67,9 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 	// The parts go on until it is known what happens to the node.
 	context.AfterFunc(ctx, func() {
 		defer stop(nil)
-		reason = d.endOfInstallation(working)
+		if reason = d.endOfInstallation(working); reason != "" {
+			d.withdraw(working)
+		}
 	})
 	d.supervise(listener).Run(working)
 	if err := context.Cause(working); errors.Is(err, mounts.ErrMoved) {

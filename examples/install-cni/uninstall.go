@@ -24,6 +24,10 @@ as running pods need it to be removed, unless --purge is given. If the entry
 can't be removed from a configuration that a runtime loads, all else stays, and
 pods are still captured. It prints the outcome of each step.
 
+In ambient mode, a daemon that is stopped for an uninstall takes the node's pods out
+of the mesh before all of this. Without a daemon nothing can: pods that are still in
+the mesh then have to be restarted.
+
 It runs in a process of its own, also after a crash, and continues after a step
 that fails. A bad setting that says nothing about where to uninstall draws a
 warning. It refuses to work while a daemon runs on the node; with --on-exit it
