@@ -20,8 +20,8 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
-// cart returns a pod without a sidecar, with annotations as JSON. The cluster shows annotations that
-// are written later only in what Pod returns.
+// cart returns a pod without a sidecar, with annotations as JSON. The cluster shows annotations
+// that are written later only in what Pod returns.
 func cart(annotations string) fakecluster.Pod {
 	return fakecluster.Pod{
 		Namespace: "shop", Name: "cart", UID: "uid-cart", Node: "node-1",
