@@ -146,7 +146,7 @@ func TestUninstallGoesOnWithSettingsThatCannotInstall(t *testing.T) {
 	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
 	n.startReady().end()
 	for name, value := range map[string]string{
-		"CHAINED_CNI_PLUGIN": "no", "AMBIENT_ENABLED": "true", "CNI_CONF_NAME": "../x.conf", "KUBECONFIG_MODE": "0777",
+		"CHAINED_CNI_PLUGIN": "no", "AMBIENT_ENABLED": "perhaps", "CNI_CONF_NAME": "../x.conf", "KUBECONFIG_MODE": "0777",
 		"LOG_OUTPUT_LEVEL": "loud", "POD_NAMESPACE": "no such",
 	} {
 		n.env[name] = value
