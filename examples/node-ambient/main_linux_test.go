@@ -249,7 +249,10 @@ func TestReports(t *testing.T) {
 		nodes = append(nodes, *line.Node)
 	}
 	want := []ambientnews.Node{
-		{Proxies: 1}, {Proxies: 2}, {Proxies: 1, Lost: "it has ended"}, {Proxies: 1, Lost: "it has ended", Complete: true},
+		{Proxies: 1},
+		{Proxies: 2},
+		{Proxies: 1, Lost: "it has ended"},
+		{Proxies: 1, Lost: "it has ended", Complete: true},
 		{Proxies: 1, Lost: "it has ended", Complete: true, Feed: "away"},
 	}
 	if diff := cmp.Diff(want, nodes); diff != "" {

@@ -53,7 +53,8 @@ func (m *Metrics) Ambient(state func() *ambientpart.State) *Ambient {
 	a := &Ambient{
 		requests: counter("istio_cni_plugin_requests_total", "Requests of plugins for pods of ambient mode, by the status of the answer.",
 			"response_code"),
-		failures: counter("meshcni_ambient_failures_total", "How often a step for a pod of ambient mode has failed that had not failed before.", "step"),
+		failures: counter("meshcni_ambient_failures_total",
+			"How often a step for a pod of ambient mode has failed that had not failed before.", "step"),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "meshcni_ambient_enrol_duration_seconds",
 			Help:    "How long the agent takes to enrol a new pod, with the proxy's acknowledgement.",
@@ -76,7 +77,8 @@ func stepLabels() []string {
 	var all []string
 	for _, step := range []ambient.Step{
 		ambient.StepOpen, ambient.StepTell, ambient.StepAwaitProxy, ambient.StepEnter, ambient.StepApply, ambient.StepPending, ambient.StepEnabled,
-		ambient.StepClear, ambient.StepDrain, ambient.StepAwaitDrained, ambient.StepWithdraw, ambient.StepRemove, ambient.StepLeave, ambient.StepClose,
+		ambient.StepClear, ambient.StepDrain, ambient.StepAwaitDrained, ambient.StepWithdraw, ambient.StepRemove,
+		ambient.StepLeave, ambient.StepClose,
 	} {
 		all = append(all, string(step))
 	}
