@@ -27,7 +27,7 @@ func newAmbientCommand(env environment) *cobra.Command {
 		Short: "Look at ambient mode on this node, and take pods out of the mesh",
 		Long:  ambientLong,
 		Args:  noArguments,
-		RunE: func(command *cobra.Command, _ []string) error {
+		RunE: func(*cobra.Command, []string) error {
 			return &usageError{errors.New(`"ambient" needs a command: status, withdraw or preflight`)}
 		},
 	}

@@ -168,12 +168,11 @@ func TestAmbientWithdraw(t *testing.T) {
 		t.Errorf("without an agent:\n%s", said)
 	}
 	a := rightAgent()
-	a.node.Pods = append(a.node.Pods, refusedPod())
+	a.node.Pods, a.stays = append(a.node.Pods, refusedPod()), "web-1"
 	n.serveAgent(a)
 	if out, _ := n.command(exitOK, "ambient", "withdraw", "shop/web-0"); out != "out   shop/web-0\ndone: 1 pods are out of the mesh\n" {
 		t.Errorf("one pod:\n%s", out)
 	}
-	a.stays = "web-1"
 	out, said := n.command(exitNotRight, "ambient", "withdraw", "--all", "--timeout=5s")
 	if !strings.Contains(out, "out   shop/web-0\n") || !strings.Contains(out, `left  shop/web-1: step "tell"`) || !strings.Contains(said, "still in the mesh") {
 		t.Errorf("all pods, one stays:\n%s%s", out, said)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ type keeper struct {
 	node      event.Node
 	stays     bool
 	err       error
-	readmits  int
+	readmits  atomic.Int32
 	deadlines chan time.Duration
 }
 
@@ -52,7 +53,7 @@ func (k *keeper) Withdraw(ctx context.Context, of event.Selection, out func(even
 }
 
 func (k *keeper) Readmit(context.Context) error {
-	k.readmits++
+	k.readmits.Add(1)
 	return k.err
 }
 
@@ -132,8 +133,8 @@ func TestWithdraw(t *testing.T) {
 	if got := <-k.deadlines; got < 60*time.Second || got > 90*time.Second {
 		t.Errorf("the agent has %s, want nine tenths of the 100 seconds", got)
 	}
-	if err := event.Readmit(t.Context(), socket); err != nil || k.readmits != 1 {
-		t.Errorf("Readmit: %v, %d times", err, k.readmits)
+	if err := event.Readmit(t.Context(), socket); err != nil || k.readmits.Load() != 1 {
+		t.Errorf("Readmit: %v, %d times", err, k.readmits.Load())
 	}
 }
 

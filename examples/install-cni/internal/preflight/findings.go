@@ -141,7 +141,8 @@ func (v View) sourceRouting(plugins []plugin, n ambient.Numbers) (all []Finding)
 	for _, p := range plugins {
 		if p.Type == "sbr" {
 			all = append(all, Finding{
-				SourceRouting, fmt.Sprintf("%s has the plugin sbr, which makes routing tables from 100 in pods; the mesh needs table %d there", p.file, n.Table),
+				SourceRouting,
+				fmt.Sprintf("%s has the plugin sbr, which makes routing tables from 100 in pods; the mesh needs table %d there", p.file, n.Table),
 				"leave pods of this network out of the mesh",
 			})
 		}
@@ -185,7 +186,9 @@ func (v View) foreign(n ambient.Numbers) (all []Finding) {
 
 func (v View) unknown() (all []Finding) {
 	for _, what := range v.Unknown {
-		all = append(all, Finding{Unknown, "could not look at " + what, "run the command as root in the daemon's container, with the node's directories mounted"})
+		all = append(all, Finding{
+			Unknown, "could not look at " + what, "run the command as root in the daemon's container, with the node's directories mounted",
+		})
 	}
 	return all
 }

@@ -67,14 +67,16 @@ func policies(all []Policy, n ambient.Numbers, cilium bool) (found []Finding) {
 		for direction, rules := range map[string][]PolicyRule{"ingress": p.Spec.Ingress, "egress": p.Spec.Egress} {
 			if missesPort(rules, n.TunnelPort) {
 				found = append(found, Finding{
-					PolicyTunnel, fmt.Sprintf("NetworkPolicy %s allows ports in %s without %d, at which pods of the mesh reach each other", name, direction, n.TunnelPort),
+					PolicyTunnel,
+					fmt.Sprintf("NetworkPolicy %s allows ports in %s without %d, at which pods of the mesh reach each other", name, direction, n.TunnelPort),
 					fmt.Sprintf("allow TCP port %d in the same rules, or in another policy for these pods", n.TunnelPort),
 				})
 			}
 		}
 		if cilium && p.concerns("Ingress") && !allowsProbes(p.Spec.Ingress, n.Probes) {
 			found = append(found, Finding{
-				PolicyProbes, fmt.Sprintf("NetworkPolicy %s does not allow ingress from %s, the address of probes, and Cilium enforces it", name, n.Probes[0]),
+				PolicyProbes,
+				fmt.Sprintf("NetworkPolicy %s does not allow ingress from %s, the address of probes, and Cilium enforces it", name, n.Probes[0]),
 				"add a CiliumClusterwideNetworkPolicy that allows ingress from the addresses of probes (docs/operations.md)",
 			})
 		}
