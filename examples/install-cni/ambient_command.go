@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -34,9 +33,6 @@ func newAmbientCommand(env environment) *cobra.Command {
 	command.AddCommand(newAmbientStatusCommand(env), newAmbientWithdrawCommand(env), newAmbientPreflightCommand(env))
 	return command
 }
-
-// agentSocket is where the agent of ambient mode answers.
-func agentSocket(s settings.Settings) string { return filepath.Join(s.RunDir, "pluginevent.sock") }
 
 // askTime bounds a question to the agent, which answers from its memory.
 const askTime = 10 * time.Second
@@ -80,7 +76,7 @@ func completePods(env environment) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(command.Context(), time.Second)
 		defer cancel()
-		node, err := event.Pods(ctx, agentSocket(loaded.Settings), event.Selection{})
+		node, err := event.Pods(ctx, loaded.Settings.EventSocket(), event.Selection{})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/preflight"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/preflight/look"
-	"github.com/meshcni/meshcni/examples/internal/ambientconf"
 )
 
 const ambientPreflightLong = `Preflight looks for what will keep ambient mode from working on this node, before any
@@ -53,9 +52,12 @@ func newAmbientPreflightCommand(env environment) *cobra.Command {
 				}
 			}
 			s := loaded.Settings
-			view := env.look(command.Context(), look.Options{
-				NetDir: s.NetDir, Proc: s.Repair.ProcDir, Settings: ambientconf.Config{DNS: true},
-			})
+			s.Ambient.Enabled = true // what would be, even if it is not yet
+			config, err := s.AmbientConfig()
+			if err != nil {
+				return &usageError{err}
+			}
+			view := env.look(command.Context(), look.Options{NetDir: s.NetDir, Proc: s.Repair.ProcDir, Settings: *config})
 			view.Policies = given
 			found := preflight.Findings(view, ambient.IstioNumbers())
 			if err := printPreflight(env.stdout, format, found); err != nil {

@@ -57,7 +57,7 @@ func newAmbientStatusCommand(env environment) *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(command.Context(), askTime)
 			defer cancel()
-			node, err := event.Pods(ctx, agentSocket(loaded.Settings), of)
+			node, err := event.Pods(ctx, loaded.Settings.EventSocket(), of)
 			if err != nil {
 				return hintAgent(err)
 			}

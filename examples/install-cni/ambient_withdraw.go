@@ -64,13 +64,13 @@ func newAmbientWithdrawCommand(env environment) *cobra.Command {
 			ctx, cancel := context.WithTimeout(command.Context(), flags.timeout)
 			defer cancel()
 			if flags.undo {
-				err := hintAgent(event.Readmit(ctx, agentSocket(loaded.Settings)))
+				err := hintAgent(event.Readmit(ctx, loaded.Settings.EventSocket()))
 				if err == nil && format == formatTable {
 					fmt.Fprintln(env.stdout, "done: the agent enrols the pods again")
 				}
 				return err
 			}
-			return withdrawPods(ctx, env, format, agentSocket(loaded.Settings), of)
+			return withdrawPods(ctx, env, format, loaded.Settings.EventSocket(), of)
 		},
 	}
 	command.Flags().BoolVar(&flags.all, "all", false, "all pods of this node, and the rules on the host")

@@ -82,6 +82,9 @@ func kernel(ctx context.Context, v *preflight.View, o Options) error {
 			return err
 		}
 	}
+	if name := o.Settings.Dataplane; name != "" { // no other one is used
+		candidates = slices.DeleteFunc(slices.Clone(candidates), func(c choice.Candidate) bool { return c.Name != name })
+	}
 	_, err = choice.Choose(ctx, plan, choice.Options{}, candidates...)
 	lacks, is := errors.AsType[*choice.Error](err)
 	if !is {

@@ -16,9 +16,13 @@ import (
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/preflight"
+	"github.com/meshcni/meshcni/examples/internal/ambientconf"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/interception/iptables"
+	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/namespace"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
@@ -97,5 +101,14 @@ func TestMissing(t *testing.T) {
 	v := Node(t.Context(), Options{NetDir: t.TempDir(), Candidates: []choice.Candidate{{Name: "old", Dataplane: old{}}}})
 	if len(v.Missing) == 0 || !strings.HasPrefix(v.Missing[0], "old: ") || len(v.Unknown) > 0 {
 		t.Errorf("missing are %q, unknown %q", v.Missing, v.Unknown)
+	}
+	candidates, err := standard.Candidates(nftables.Options{}, iptables.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	candidates = append(candidates, choice.Candidate{Name: "old", Dataplane: old{}})
+	v = Node(t.Context(), Options{NetDir: t.TempDir(), Candidates: candidates, Settings: ambientconf.Config{Dataplane: "old"}})
+	if len(v.Missing) == 0 {
+		t.Error("a dataplane is tried that the settings exclude")
 	}
 }
