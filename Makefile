@@ -59,7 +59,7 @@ lint: ## the linters of .ci/tools, go vet among them; built from source the firs
 .PHONY: build
 build: ## the binaries for a node and meshplan, static and stripped, into bin/; the plugin also with iptables, for nodes that need it
 	$(BUILD)istio-cni-iptables -tags iptables ./examples/istio-cni
-	$(BUILD) ./examples/istio-cni ./examples/linkerd-cni ./examples/install-cni ./examples/node-watcher ./examples/mesh-validator ./examples/meshplan
+	$(BUILD) ./examples/istio-cni ./examples/linkerd-cni ./examples/install-cni ./examples/node-watcher ./examples/node-ambient ./examples/mesh-validator ./examples/meshplan
 
 .PHONY: image
 image: ## the node image for amd64 and arm64, without registry or Docker, as an OCI archive, with SBOMs and sums, into bin/release

@@ -16,6 +16,7 @@ func ExampleImage() {
 	// Output:
 	// /usr/local/bin/install-cni
 	// /usr/local/bin/node-watcher
+	// /usr/local/bin/node-ambient
 	// /usr/local/bin/mesh-validator
 	// /opt/cni/bin/istio-cni
 	// /opt/cni/bin/istio-cni-iptables

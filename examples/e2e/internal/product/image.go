@@ -20,7 +20,8 @@ func Image(architecture, binaries, version string) image.Image {
 	return image.Image{
 		Architecture: architecture,
 		Files: []image.File{
-			at("/usr/local/bin/install-cni"), at("/usr/local/bin/node-watcher"), at("/usr/local/bin/mesh-validator"),
+			at("/usr/local/bin/install-cni"), at("/usr/local/bin/node-watcher"), at("/usr/local/bin/node-ambient"),
+			at("/usr/local/bin/mesh-validator"),
 			at("/opt/cni/bin/istio-cni"), at("/opt/cni/bin/istio-cni-iptables"),
 		},
 		Entrypoint: []string{"/usr/local/bin/install-cni"},
