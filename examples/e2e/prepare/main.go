@@ -63,11 +63,10 @@ func prepare(ctx context.Context, directory string) error {
 
 // images writes the archives of images that nodes import.
 func images(ctx context.Context, directory string) error {
-	for _, program := range []string{"workload", "routed"} {
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", directory+"/", "./"+program)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if said, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", program, err, said)
+	// The stand-in for the proxy is in the product's module, which is not this one.
+	for program, module := range map[string]string{"./workload": ".", "./routed": ".", "./examples/stand-in-proxy": "../.."} {
+		if err := build(ctx, module, program, directory); err != nil {
+			return err
 		}
 	}
 	workload := image.Image{
@@ -77,11 +76,33 @@ func images(ctx context.Context, directory string) error {
 	if err := archive(directory, "workload", product.TestReference("workload", "e2e"), workload); err != nil {
 		return err
 	}
+	const ztunnel = "/usr/local/bin/ztunnel" // where Istio's image has the proxy
+	proxy := image.Image{
+		Architecture: runtime.GOARCH, Entrypoint: []string{ztunnel}, Path: "/usr/local/bin",
+		Files: []image.File{{Path: ztunnel, Source: filepath.Join(directory, "stand-in-proxy")}},
+	}
+	if err := archive(directory, "ztunnel", product.TestReference("ztunnel", "e2e"), proxy); err != nil {
+		return err
+	}
 	for _, version := range []string{"e2e-1", "e2e-2"} {
 		built := product.Image(runtime.GOARCH, filepath.Join(directory, version), version)
 		if err := archive(directory, "install-cni-"+version, product.TestReference("install-cni", version), built); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// build builds a program of a module into a directory.
+func build(ctx context.Context, module, program, directory string) error {
+	output, err := filepath.Abs(directory)
+	if err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, "go", "build", "-C", module, "-trimpath", "-ldflags", "-s -w", "-o", output+"/", program)
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", program, err, said)
 	}
 	return nil
 }

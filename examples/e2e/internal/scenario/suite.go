@@ -165,8 +165,8 @@ func built(ctx context.Context, module programs.Module, cache string) (string, e
 // Node returns the options of a node with a network and the tests' images.
 func (s *Suite) Node(network cluster.Network) cluster.NodeOptions {
 	return cluster.NodeOptions{Network: network, Images: []string{
-		filepath.Join(s.images, "workload.tar"), filepath.Join(s.images, "install-cni-"+FirstVersion+".tar"),
-		filepath.Join(s.images, "install-cni-"+SecondVersion+".tar"),
+		filepath.Join(s.images, "workload.tar"), filepath.Join(s.images, "ztunnel.tar"),
+		filepath.Join(s.images, "install-cni-"+FirstVersion+".tar"), filepath.Join(s.images, "install-cni-"+SecondVersion+".tar"),
 	}}
 }
 
