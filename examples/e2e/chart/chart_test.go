@@ -91,6 +91,7 @@ func forPlatform(name string) string {
 // everything are values with which the chart renders all that it can.
 const everything = `
 tryKernel: true
+ambient: {enabled: true}
 capabilities: [DAC_OVERRIDE]
 revision: canary
 provider: multus
@@ -190,18 +191,23 @@ func TestRevisionsShareNothing(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"excludeNamespace: [a]":                                     "additional properties 'excludeNamespace' not allowed",
-		"cni: {excludeNamespace: [a]}":                              "additional properties 'excludeNamespace' not allowed",
-		"settings: {failPolicy: maybe}":                             "'/settings/failPolicy'",
-		"settings: {podName: x}":                                    "additional properties 'podName' not allowed",
-		"excludeNamespaces: kube-system":                            "'/excludeNamespaces'",
-		"platform: azure":                                           `there is no "azure"; it is one of bottlerocket, gke,`,
-		"global: {platform: azure}":                                 `there is no "azure"`,
-		"image: pilot":                                              "names no registry",
-		"excludeNamespaces: [a]\nsettings: {excludeNamespaces: []}": "excludeNamespaces and settings.excludeNamespaces are the same, and differ",
-		"hub: docker.io/istio\nambient: {enabled: true}":            "ambient.enabled: ambient mode isn't there",
-		"capabilities: [SYS_MODULE]":                                "'/capabilities/0'",
-		"terminationGracePeriodSeconds: 5":                          "'/terminationGracePeriodSeconds'",
+		"excludeNamespace: [a]":                                             "additional properties 'excludeNamespace' not allowed",
+		"cni: {excludeNamespace: [a]}":                                      "additional properties 'excludeNamespace' not allowed",
+		"settings: {failPolicy: maybe}":                                     "'/settings/failPolicy'",
+		"settings: {podName: x}":                                            "additional properties 'podName' not allowed",
+		"excludeNamespaces: kube-system":                                    "'/excludeNamespaces'",
+		"platform: azure":                                                   `there is no "azure"; it is one of bottlerocket, gke,`,
+		"global: {platform: azure}":                                         `there is no "azure"`,
+		"image: pilot":                                                      "names no registry",
+		"excludeNamespaces: [a]\nsettings: {excludeNamespaces: []}":         "excludeNamespaces and settings.excludeNamespaces are the same, and differ",
+		"hub: docker.io/istio":                                              "hub: it names a registry",
+		"profile: minimal":                                                  "profile: the other profiles do nothing here",
+		"ambient: {enabled: true}\nwatchPods: false":                        "ambient.enabled: ambient mode needs watchPods",
+		"ambient: {dnsCaptures: true}":                                      "'/ambient': additional properties 'dnsCaptures' not allowed",
+		"ambient: {enablementSelectors: [{podSelecter: {}}]}":               "additional properties 'podSelecter' not allowed",
+		"ambient: {dnsCapture: false}\nsettings: {ambientDnsCapture: true}": "ambient.dnsCapture and settings.ambientDnsCapture are the same, and differ",
+		"capabilities: [SYS_MODULE]":                                        "'/capabilities/0'",
+		"terminationGracePeriodSeconds: 5":                                  "'/terminationGracePeriodSeconds'",
 	} {
 		_, err := load(t).Render(standard(), values(t, text))
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -219,6 +225,8 @@ func TestNotes(t *testing.T) {
 		{"v1.34.4+k3s1", "{}", "set platform=k3s", ""},
 		{"v1.34.4+k3s1", "platform: k3s", "rollout", "This looks like"},
 		{"v1.34.4-gke.100", "{}", "set platform=gke", ""},
+		{"v1.34.4", "ambient: {enabled: true}", "connects to /var/run/ztunnel/ztunnel.sock.", "does nothing here"},
+		{"v1.34.4", "ambient: {enabled: false}", "rollout", "Ambient"},
 		{"v1.34.4", "variant: debug", "The value variant does nothing here: there is one image.", ""},
 	} {
 		release := standard()

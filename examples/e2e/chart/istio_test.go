@@ -17,8 +17,9 @@ import (
 )
 
 type istioValue struct {
-	Value, Becomes, With, Ignored, Refused string
-	Unless                                 []any
+	Value, Becomes, With, When, Ignored, Refused string
+	As                                           any
+	Unless                                       []any
 }
 
 func istioValues(t *testing.T) []istioValue {
@@ -67,8 +68,16 @@ func samples() map[string]any {
 		"pullPolicy": "Always", "imagePullSecrets": []any{"a"}, "repairInPlace": false, "settings.repairEnabled": false,
 		"settings.repairDeletePods": true, "settings.repairLabelPods": true, "settings.repairBrokenPodLabelKey": "example.com/x",
 		"settings.repairBrokenPodLabelValue": "x", "settings.repairInitContainerName": "x", "networkPolicy.enabled": true,
-		"resourceScope": "namespace",
+		"resourceScope": "namespace", "settings.ambientEnabled": true, "settings.ambientDnsCapture": false,
 	}
+}
+
+// given returns a value of Istio's chart that becomes a sample.
+func (row istioValue) given(sample any) any {
+	if row.When != "" {
+		return row.When
+	}
+	return sample
 }
 
 // TestIstioValues checks that each of Istio's values is what the table states: the same as one of
@@ -79,19 +88,16 @@ func TestIstioValues(t *testing.T) {
 	for _, row := range istioValues(t) {
 		t.Run(row.Value, func(t *testing.T) {
 			t.Parallel()
-			switch {
-			case row.Becomes != "":
+			if row.Becomes != "" {
 				wantSame(t, row, plain)
+			}
+			switch {
 			case row.Refused != "":
 				if _, err := load(t).Render(standard(), values(t, at(t, row.Value, "x"))); err == nil || !strings.Contains(err.Error(), row.Refused) {
 					t.Errorf("it is taken: %v", err)
 				}
-			default:
-				value := any("x")
-				if row.Value == "ambient" {
-					value = map[string]any{"a": 1}
-				}
-				if got := render(t, at(t, row.Value, value)); got.Manifest("") != plain.Manifest("") || !strings.Contains(got.Notes, row.Ignored) {
+			case row.Becomes == "":
+				if got := render(t, at(t, row.Value, "x")); got.Manifest("") != plain.Manifest("") || !strings.Contains(got.Notes, row.Ignored) {
 					t.Errorf("it changes something, or isn't noted:\n%s", got.Notes)
 				}
 			}
@@ -107,7 +113,13 @@ func TestIstioValues(t *testing.T) {
 // wantSame checks that one of Istio's values equals one of this chart's.
 func wantSame(t *testing.T, row istioValue, plain chart.Rendering) {
 	t.Helper()
+	if row.Becomes == "settings.ambientEnablementSelector" {
+		return // it is no text in the chart; see TestAmbientValues
+	}
 	sample, ok := samples()[row.Becomes]
+	if row.When != "" && sample != row.As {
+		t.Fatalf("%s: %v is no other value than the default", row.Becomes, row.As)
+	}
 	if !ok {
 		t.Fatalf("there is no sample of %s", row.Becomes)
 	}
@@ -119,12 +131,39 @@ func wantSame(t *testing.T, row istioValue, plain chart.Rendering) {
 		}
 	}
 	want := render(t, block(t, row.Becomes, sample)+with)
-	got := render(t, block(t, row.Value, sample)+with)
+	got := render(t, block(t, row.Value, row.given(sample))+with)
 	if diff := cmp.Diff(want.Manifest(""), got.Manifest("")); diff != "" || want.Manifest("") == plain.Manifest("") {
 		t.Errorf("%s isn't %s (-want +got):\n%s", row.Value, row.Becomes, diff)
 	}
-	if !strings.HasPrefix(row.Value, "global.") && got.Manifest("") != render(t, block(t, "cni."+row.Value, sample)+with).Manifest("") {
+	if !strings.HasPrefix(row.Value, "global.") && got.Manifest("") != render(t, block(t, "cni."+row.Value, row.given(sample))+with).Manifest("") {
 		t.Errorf("cni.%s isn't %s", row.Value, row.Value)
+	}
+}
+
+// TestAmbientValues checks that ambient mode has the defaults of Istio's chart, that Istio's
+// selectors become text that the daemon reads, and that the proxy's directory follows its socket.
+func TestAmbientValues(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]string{
+		"ambient: {enabled: true}":                    {`{name: AMBIENT_DNS_CAPTURE, value: "true"}`},
+		"ambient: {enabled: true, dnsCapture: false}": {`{name: AMBIENT_DNS_CAPTURE, value: "false"}`},
+		"ambient: {enabled: true, enablementSelectors: [{podSelector: {matchLabels: {a: b}}}, {namespaceSelector: {}}]}": {
+			`{name: AMBIENT_ENABLEMENT_SELECTOR, value: "[{\"podSelector\":{\"matchLabels\":{\"a\":\"b\"}}},{\"namespaceSelector\":{}}]"}`,
+		},
+		"profile: ambient\nsettings: {ztunnelUdsAddress: /run/proxy/agent.sock}": {
+			`{name: ZTUNNEL_UDS_ADDRESS, value: "/run/proxy/agent.sock"}`, "{name: ztunnel, mountPath: /run/proxy}",
+			"hostPath: {path: /run/proxy, type: DirectoryOrCreate}",
+		},
+	} {
+		daemon := find(t, render(t, text), "DaemonSet").Text
+		for _, one := range want {
+			if !strings.Contains(daemon, one) {
+				t.Errorf("%s: there is no %s in\n%s", text, one, daemon)
+			}
+		}
+	}
+	if daemon := find(t, render(t, "ambient: {enabled: true, enablementSelectors: []}"), "DaemonSet").Text; strings.Contains(daemon, "SELECTOR") {
+		t.Errorf("no selectors aren't Istio's:\n%s", daemon)
 	}
 }
 
@@ -176,13 +215,15 @@ func TestPorting(t *testing.T) {
 		if row.With != "" {
 			what += fmt.Sprintf(", with `%s`", row.With)
 		}
-		if len(row.Unless) > 0 && row.Becomes != "" {
+		if row.When != "" {
+			what = fmt.Sprintf("`%s`: `%s=%v`; refused: %s", row.When, row.Becomes, row.As, row.Refused)
+		} else if len(row.Unless) > 0 && row.Becomes != "" {
 			what += "; empty: as if it weren't there"
 		}
 		if row.Ignored != "" {
 			what = "does nothing: " + row.Ignored
 		}
-		if row.Refused != "" {
+		if row.Refused != "" && row.When == "" {
 			what = "refused: " + row.Refused
 		}
 		fmt.Fprintf(&out, "| `%s` | %s |\n", row.Value, what)

@@ -43,6 +43,12 @@ func TestPermissions(t *testing.T) {
 			fmt.Fprintf(&out, "    %s\n", permission)
 		}
 	}
+	for _, values := range []string{"ambient: {enabled: true}", "ambient: {enabled: true}, repairInPlace: false"} {
+		fmt.Fprintf(&out, "\n%s\n", values)
+		for _, permission := range render(t, "{"+values+"}").Permissions() {
+			fmt.Fprintf(&out, "    %s\n", permission)
+		}
+	}
 	wantFile(t, "testdata/permissions.txt", out.String())
 }
 
@@ -105,11 +111,60 @@ func TestRepairInPlaceGrants(t *testing.T) {
 	}
 }
 
+// TestAmbientGrants checks that ambient mode, which is off by default, gets exactly the
+// permissions, mounts and settings that it needs, whichever value turns it on.
+func TestAmbientGrants(t *testing.T) {
+	t.Parallel()
+	const plain = "repairInPlace: false\n"
+	without := render(t, plain)
+	for values, granted := range map[string]bool{
+		"ambient: {enabled: true}":                             true,
+		"cni: {ambient: {enabled: true}}":                      true,
+		"settings: {ambientEnabled: true}":                     true,
+		"profile: ambient":                                     true,
+		"global: {profile: ambient}":                           true,
+		"profile: ambient\nsettings: {repairLabelPods: false}": true,
+		"ambient: {enabled: false}":                            false,
+		"ambient: {enabled: false}\nprofile: ambient":          false,
+		"settings: {ambientEnabled: false}\nprofile: ambient":  false,
+		"ambient: {dnsCapture: true, ipv6: true}":              false,
+		"profile: stable":                                      false,
+	} {
+		r := render(t, plain+values)
+		var more []string
+		for _, p := range r.Permissions() {
+			if !slices.Contains(without.Permissions(), p) {
+				more = append(more, p.What)
+			}
+		}
+		var want []string
+		if granted {
+			want = []string{
+				"get namespaces", "list namespaces", "watch namespaces", "patch pods/status",
+				"capability SYS_ADMIN", "capability NET_ADMIN", "capability SYS_PTRACE", "capability NET_BROADCAST",
+			}
+		}
+		if diff := cmp.Diff(want, more); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", values, diff)
+		}
+		for _, need := range []string{
+			"{path: /proc, type: Directory}", "{name: proc, mountPath: /host/proc, readOnly: true}", "mountPath: /host/var/run/netns, mountPropagation: HostToContainer}",
+			"{path: /var/run/ztunnel, type: DirectoryOrCreate}", "{name: ztunnel, mountPath: /var/run/ztunnel}",
+			`{name: MOUNTED_PROC_DIR, value: "/host/proc"}`, `{name: MOUNTED_NETNS_DIRS, value: "/host/var/run/netns"}`,
+			`{name: AMBIENT_ENABLED, value: "true"}`,
+		} {
+			if strings.Contains(find(t, r, "DaemonSet").Text, need) != granted {
+				t.Errorf("%s: %q is there: %t", values, need, !granted)
+			}
+		}
+	}
+}
+
 // TestOtherValuesGrantNothing checks that no other value changes the permissions.
 func TestOtherValuesGrantNothing(t *testing.T) {
 	t.Parallel()
 	all := everything
-	for _, granting := range []string{"tryKernel: true\n", "capabilities: [DAC_OVERRIDE]\n", "securityContextConstraints: {enabled: true}\n", "revision: canary\n"} {
+	for _, granting := range []string{"tryKernel: true\n", "ambient: {enabled: true}\n", "capabilities: [DAC_OVERRIDE]\n", "securityContextConstraints: {enabled: true}\n", "revision: canary\n"} {
 		all = strings.Replace(all, granting, "", 1)
 	}
 	if diff := cmp.Diff(render(t, "{}").Permissions(), render(t, all).Permissions()); diff != "" {

@@ -9,6 +9,9 @@
 {{- if include "meshcni.repairsInPlace" . -}}
 {{- $all = list "SYS_ADMIN" "NET_ADMIN" "SYS_PTRACE" -}}
 {{- end -}}
+{{- if include "meshcni.ambient" . -}}
+{{- $all = list "SYS_ADMIN" "NET_ADMIN" "SYS_PTRACE" "NET_BROADCAST" -}}
+{{- end -}}
 {{- concat $all (.capabilities | default list) | uniq | toYaml -}}
 {{- end -}}
 
@@ -17,6 +20,25 @@
 {{- if and .repairInPlace .watchPods (ne (toString (get (.settings | default dict) "repairEnabled")) "false") -}}
 true
 {{- end -}}
+{{- end -}}
+
+{{- /* meshcni.ambient is not empty if the values in effect turn ambient mode on. */ -}}
+{{- define "meshcni.ambient" -}}
+{{- if eq (toString (get (.settings | default dict) "ambientEnabled")) "true" -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{- /* meshcni.looksIntoPods is not empty if the values in effect have the daemon enter its node's pods. */ -}}
+{{- define "meshcni.looksIntoPods" -}}
+{{- if or (include "meshcni.repairsInPlace" .) (include "meshcni.ambient" .) -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{- /* meshcni.proxyDirectory is the directory of the socket at which the node's proxy finds the daemon, given the values in effect. */ -}}
+{{- define "meshcni.proxyDirectory" -}}
+{{- dir (dig "settings" "ztunnelUdsAddress" "" . | default "/var/run/ztunnel/ztunnel.sock") -}}
 {{- end -}}
 
 {{- /* meshcni.env is the container's environment: who it is, and the settings that take effect with a start. */ -}}
@@ -30,6 +52,11 @@ true
 {{- end -}}
 {{- if include "meshcni.repairsInPlace" $values -}}
 {{- $_ := set $own "REPAIR_REPAIR_PODS" "true" -}}
+{{- end -}}
+{{- if include "meshcni.ambient" $values -}}
+{{- $_ := set $own "AMBIENT_DNS_CAPTURE" "true" -}}
+{{- end -}}
+{{- if include "meshcni.looksIntoPods" $values -}}
 {{- $_ := set $own "MOUNTED_PROC_DIR" "/host/proc" -}}
 {{- $_ := set $own "MOUNTED_NETNS_DIRS" "/host/var/run/netns" -}}
 {{- end -}}

@@ -24,12 +24,16 @@
 {{- range $row := .Files.Get "istio-values.yaml" | fromYamlArray -}}
 {{- $found := include "meshcni.lookup" (dict "in" $given "path" $row.value) | fromYaml -}}
 {{- if and (hasKey $found "value") (not (has $found.value ($row.unless | default list))) -}}
-{{- if $row.refused -}}
+{{- $matches := and $row.when (eq (toString $found.value) (toString $row.when)) -}}
+{{- if and $row.refused (not $matches) -}}
 {{- $problems = append $problems (printf "%s: %s" $row.value $row.refused) -}}
 {{- else if and $row.with (not (include "meshcni.lookup" (dict "in" $given "path" $row.with) | fromYaml).value) -}}
 {{- else if $row.becomes -}}
 {{- $there := include "meshcni.lookup" (dict "in" $given "path" $row.becomes) | fromYaml -}}
-{{- if and (hasPrefix "global." $row.value) (or $there.value (kindIs "bool" $there.value)) -}}
+{{- if $matches -}}
+{{- $_ := set $found "value" $row.as -}}
+{{- end -}}
+{{- if and (or $matches (hasPrefix "global." $row.value)) (or $there.value (kindIs "bool" $there.value)) -}}
 {{- else if and (hasPrefix "settings." $row.becomes) (hasKey $there "value") (ne (toJson $there.value) (toJson $found.value)) -}}
 {{- $problems = append $problems (printf "%s and %s are the same, and differ: leave one of them out" $row.value $row.becomes) -}}
 {{- else -}}
@@ -46,6 +50,9 @@
 {{- end -}}
 {{- if not (has ($given.resourceScope | default "all") (list "all" "cluster" "namespace")) -}}
 {{- $problems = append $problems (printf "global.resourceScope: there is no %q; it is all, cluster or namespace" $given.resourceScope) -}}
+{{- end -}}
+{{- if and (include "meshcni.ambient" $given) (eq (toString $given.watchPods) "false") -}}
+{{- $problems = append $problems "ambient.enabled: ambient mode needs watchPods, by which the daemon learns of the node's pods" -}}
 {{- end -}}
 {{- with $problems -}}
 {{- fail (printf "\n\n  %s\n" (join "\n  " .)) -}}
@@ -98,6 +105,9 @@
 {{- if hasKey ($values.settings | default dict) $row.key -}}
 {{- $value := get $values.settings $row.key -}}
 {{- $text := kindIs "slice" $value | ternary (join "," $value) (toString $value) -}}
+{{- if and (kindIs "slice" $value) (kindIs "map" (first $value)) -}}
+{{- $text = toJson $value -}}
+{{- end -}}
 {{- if has (kindOf $value) (list "float64" "int" "int64") -}}
 {{- $text = int64 $value | toString -}}
 {{- end -}}

@@ -71,7 +71,7 @@ func chartSchema(t *testing.T) string {
 		case nested && properties[name] == nil:
 			properties[name] = object{"description": "of Istio's chart", "type": "object"}
 		case nested:
-		case strings.HasPrefix(row.Becomes, "settings."):
+		case strings.HasPrefix(row.Becomes, "settings.") && row.When == "":
 			properties[name] = settings[strings.TrimPrefix(row.Becomes, "settings.")]
 		case properties[name] == nil:
 			properties[name] = object{"description": "of Istio's chart"}
@@ -90,7 +90,8 @@ func chartSchema(t *testing.T) string {
 	return out.String()
 }
 
-// nest allows a member in a value of Istio's chart, and other members.
+// nest allows a member in a value of Istio's chart, unless the chart's own schema says what the
+// member may be.
 func nest(properties object, name, member string, schema any) {
 	value, _ := properties[name].(object)
 	members, _ := value["properties"].(object)
@@ -98,13 +99,16 @@ func nest(properties object, name, member string, schema any) {
 		members = object{}
 		value["properties"] = members
 	}
-	members[member] = schema
+	if members[member] == nil {
+		members[member] = schema
+	}
 }
 
 // istioValue is a row of the chart's table of Istio's values.
 type istioValue struct {
 	Value   string
 	Becomes string
+	When    string
 }
 
 func readIstioValues(t *testing.T) []istioValue {
