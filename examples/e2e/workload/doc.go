@@ -8,6 +8,8 @@
 //	workload proxy sidecar NAME        a mesh proxy with Istio's ports, sources and arguments
 //	workload get URL...                the answers, one line of JSON for each
 //	workload loop URL                  get once a second, until stopped
+//	workload load URL                  get all the time, on new connections and on a kept one
+//	workload accepts ADDRESS           whether a connection is accepted or refused
 //	workload namespace                 the number of the pod's network namespace
 //	workload wait                      nothing, until stopped
 //

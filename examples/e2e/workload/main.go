@@ -41,6 +41,16 @@ func run(ctx context.Context, arguments []string, stdout io.Writer) error {
 		return get(ctx, stdout, arguments)
 	case "loop":
 		return loop(ctx, stdout, arguments)
+	case "load":
+		if len(arguments) != 1 {
+			return errors.New("usage: workload load URL")
+		}
+		return load(ctx, stdout, arguments[0])
+	case "accepts":
+		if len(arguments) != 1 {
+			return errors.New("usage: workload accepts ADDRESS")
+		}
+		return accepts(ctx, stdout, arguments[0])
 	case "namespace":
 		return namespace(stdout)
 	case "wait":
