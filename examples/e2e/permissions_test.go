@@ -40,6 +40,8 @@ type feature struct {
 	// foreign marks objects of kinds that this cluster lacks: the roles are changed, but nothing is
 	// installed.
 	foreign bool
+	// unready says that no daemon gets ready without one of the permissions.
+	unready bool
 	// before puts the cluster into the state for the values, prepare sets up the proof of the
 	// needs, and after shows that all works with all permissions; nil for nothing.
 	before, prepare, after func(p *permissions)
@@ -88,6 +90,11 @@ func features() []feature {
 				{"Fowner", daemon + "FOWNER", ownerLost("chmod")},
 				{"DacOverride", daemon + "DAC_OVERRIDE", (*permissions).nothingWritten},
 			},
+		},
+		ambientFeature(),
+		{
+			name: "AmbientNotices", values: ambientValues(), unready: true,
+			needs: []need{{"NetBroadcast", daemon + "NET_BROADCAST", (*permissions).noNotices}},
 		},
 		{
 			name: "Constraints", values: scenario.Values{"securityContextConstraints": scenario.Values{"enabled": true}}, foreign: true,
@@ -163,7 +170,7 @@ func (f feature) run(t *testing.T) {
 		t.Run(need.name, func(t *testing.T) {
 			without := *p
 			without.Scenario, without.t, without.reduction = suite.BeginAsItIs(t), t, reductions[index]
-			without.take()
+			without.take(!f.unready)
 			need.missing(&without)
 		})
 	}
@@ -173,8 +180,8 @@ func (f feature) run(t *testing.T) {
 }
 
 // take removes the permission. A role's permission is restored at the end. A DaemonSet stays
-// changed, because others follow.
-func (p *permissions) take() {
+// changed, because others follow. With ready, its pods are awaited.
+func (p *permissions) take(ready bool) {
 	p.t.Helper()
 	for i, o := range p.reduction.Rendering.Objects {
 		if o.Text == p.full.Objects[i].Text {
@@ -183,7 +190,9 @@ func (p *permissions) take() {
 		p.Do("take it away", func(ctx context.Context) error { return p.patch(ctx, o) })
 		if o.Kind() == "DaemonSet" {
 			p.Changed()
-			p.awaitRollout()
+			if ready {
+				p.awaitRollout()
+			}
 			continue
 		}
 		p.Cleanup("give it back", func(ctx context.Context) error { return p.patch(ctx, p.full.Objects[i]) })

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
+)
+
+// ambientFeature is ambient mode with what each of its permissions is for.
+func ambientFeature() feature {
+	const cluster = "ClusterRole istio-cni: "
+	return feature{
+		name: "Ambient", values: ambientValues(),
+		prepare: func(p *permissions) { (&ambientScenario{p.Scenario, p.t}).startProxies() },
+		needs: []need{
+			{"PatchStatus", cluster + "patch pods/status", (*permissions).notAnnotated},
+			{"ListNamespaces", cluster + "list namespaces", (*permissions).namespacesNotListed},
+			{"WatchNamespaces", cluster + "watch namespaces", (*permissions).namespacesNotWatched},
+			{"GetNamespaces", cluster + "get namespaces", (*permissions).pluginKnowsNoNamespace},
+		},
+	}
+}
+
+// notAnnotated: the daemon enrols a pod and cannot annotate it, and logs that.
+func (p *permissions) notAnnotated() {
+	p.Pod(scenario.Workload{Name: "enrolled", Node: p.Bridge.Name, Change: func(template *corev1.PodTemplateSpec) {
+		template.Labels[dataplaneMode] = "ambient"
+	}})
+	p.awaitLog(p.Bridge, "forbidden", "pods/status")
+}
+
+// namespacesNotWatched: the daemon cannot learn of the namespaces' labels, and logs that.
+func (p *permissions) namespacesNotWatched() {
+	p.Delete(p.Daemon(p.Bridge))
+	p.awaitLog(p.Bridge, "forbidden", "namespaces")
+}
+
+// namespacesNotListed is namespacesNotWatched with an API server that streams no lists.
+func (p *permissions) namespacesNotListed() {
+	p.streamNoLists()
+	p.namespacesNotWatched()
+}
+
+// pluginKnowsNoNamespace: where no agent answers the plugin, it may not read a pod's namespace.
+func (p *permissions) pluginKnowsNoNamespace() {
+	socket := p.Bridge.Path("/run/istio-cni/pluginevent.sock")
+	p.Changed()
+	p.Do("take the agent's socket away", func(context.Context) error { return os.Rename(socket, socket+".away") })
+	p.Cleanup("give it back", func(context.Context) error { return os.Rename(socket+".away", socket) })
+	p.Start(scenario.Workload{Name: "pod", Node: p.Bridge.Name})
+	p.Await("an event that says why", func(ctx context.Context) (bool, error) {
+		events, err := p.Cluster.Client.CoreV1().Events(p.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedCreatePodSandBox"})
+		return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return strings.Contains(e.Message, "namespace") && strings.Contains(e.Message, "forbidden")
+		}), err
+	})
+	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
+		p.t.Errorf("the socket was made anew meanwhile: %v", err)
+	}
+}
+
+// noNotices: the agent cannot learn that another program changes a pod's rules, and logs that.
+func (p *permissions) noNotices() { p.awaitLog(p.Bridge, "CAP_NET_BROADCAST") }
