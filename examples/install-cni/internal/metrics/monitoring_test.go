@@ -16,7 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshcni/meshcni/conflist/installer"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/ambientpart"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
+	"github.com/meshcni/meshcni/examples/internal/ambientnews"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/repair"
 )
@@ -30,6 +32,8 @@ func exported(t *testing.T) map[string][]string {
 	m := newMetrics(t, health.NewState("config"))
 	m.Request("pod", "ok")
 	m.Restored("cilium-cni")
+	ambientMode := m.Ambient(func() *ambientpart.State { return &ambientpart.State{} })
+	ambientMode.Request(ambientnews.Request{Status: 200, Captured: true})
 	m.Result(podsource.Result{Command: "ADD", Reason: "in-mesh", Stages: []podsource.Stage{{Name: "apply"}}, Error: &podsource.ResultError{Code: 1}})
 	wrote := []step{{}, {outcome: installer.Restored}}
 	for _, part := range m.Watch(&script{name: "binaries"}, &script{name: "kubeconfig"}, &script{name: "config", steps: wrote}) {
@@ -116,7 +120,7 @@ func decode(t *testing.T, name string, to any) {
 
 // A metric in an expression with the selectors of its labels, and the labels that it is summed by.
 var (
-	selector = regexp.MustCompile(`\b((?:istio_cni|meshcni|kube)_[a-z_]+)(?:\{([^}]*)\})?`)
+	selector = regexp.MustCompile(`\b((?:istio_cni|meshcni|kube|ztunnel)_[a-z_]+)(?:\{([^}]*)\})?`)
 	matcher  = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)\s*"`)
 	grouping = regexp.MustCompile(`\bby \(([^)]*)\)`)
 )
@@ -182,11 +186,14 @@ func TestPodsThatNobodyCapturedBeforeTheDaemon(t *testing.T) {
 // TestMonitoringKnowsTheValues: the values that alerts select by are among those that are counted.
 func TestMonitoringKnowsTheValues(t *testing.T) {
 	t.Parallel()
-	values := slices.Concat(reasons(), installResults(), claimStates(),
+	values := slices.Concat(reasons(), installResults(), claimStates(), responseCodes(), stepLabels(),
 		[]string{"unseen", "ADD", "total", "pod", "not-ready", "failed", "$instance", "fail", // of package agent
 			"true", `istio-cni-(.+-)?node-[a-z0-9]+`})
 	for _, verdict := range verdicts() {
 		values = append(values, string(verdict))
+	}
+	for _, kind := range ambientpart.Kinds() {
+		values = append(values, string(kind))
 	}
 	quoted := regexp.MustCompile(`=~?\s*"([^"]*)"`)
 	for title, expression := range expressions(t) {
@@ -217,6 +224,22 @@ func TestVerdictsAlert(t *testing.T) {
 		if alerting[string(verdict)] != uncaptured {
 			t.Errorf("%s alerts: %t", verdict, !uncaptured)
 		}
+	}
+}
+
+// TestAmbientAlerts has an alert for each way in which a pod is not as ambient mode wants it, and
+// none for the pods that are.
+func TestAmbientAlerts(t *testing.T) {
+	t.Parallel()
+	all := expressions(t)
+	for _, kind := range ambientpart.Kinds() {
+		expression := all["alert InstallCNIAmbientPodsWait"]
+		if strings.Contains(expression, string(kind)) != (kind != ambientpart.Enrolled) {
+			t.Errorf("pods that are %s alert: %s", kind, expression)
+		}
+	}
+	if expression := all["alert InstallCNIAmbientWithoutProxy"]; expression != "ztunnel_connected == 0" {
+		t.Errorf("a node without a proxy alerts by %q", expression)
 	}
 }
 
