@@ -16,5 +16,5 @@
 // request to the agent. The API server is asked only while the agent is away.
 //
 // Non-goals: rules, the proxy's protocol, and the end of a pod, of which the agent hears from its
-// feed. CHECK compares nothing for a pod of the ambient mesh: the agent itself keeps comparing.
+// feed. CHECK asks the agent what it observes, and reads no rules itself.
 package ambientplugin

@@ -27,6 +27,8 @@ const (
 	codeRefused    uint = 212
 	codeStopped    uint = 213
 	codeProtocol   uint = 214
+
+	codeDrift uint = 220
 )
 
 // settingFailure is about enablement_selectors.

@@ -44,10 +44,10 @@ type Hook struct {
 }
 
 // Before decides about a pod as Before of [plugin.Options]: the second result is true if the pod is
-// enrolled or the proxy's own. Without ambient_enabled, and in CHECK, it decides nothing. The error
-// is a [*plugin.Error].
+// enrolled or the proxy's own. Without ambient_enabled it decides nothing. In CHECK, a pod of the
+// mesh that is not as the agent wants it is an error. Errors are [*plugin.Error].
 func (h Hook) Before(ctx context.Context, r plugin.Request) (_ interception.Decision, decided bool, _ error) {
-	if !r.Config.AmbientEnabled || r.Command != "ADD" {
+	if !r.Config.AmbientEnabled {
 		return interception.Decision{}, false, nil
 	}
 	if isProxy(r.Config, r.Pod.Namespace, r.Pod.Name) {
@@ -60,6 +60,10 @@ func (h Hook) Before(ctx context.Context, r plugin.Request) (_ interception.Deci
 	if _, has := r.Config.RuntimeConfig.PodAnnotations[policy.SidecarAnnotation]; has {
 		return interception.Decision{}, false, nil
 	}
+	socket := filepath.Join(r.Config.RunDir, socketName)
+	if r.Command != "ADD" {
+		return check(ctx, r, socket)
+	}
 	namespace, err := r.OpenNetns()
 	if err != nil {
 		return interception.Decision{}, false, err
@@ -70,7 +74,7 @@ func (h Hook) Before(ctx context.Context, r plugin.Request) (_ interception.Deci
 		return interception.Decision{}, false, err
 	}
 	a := addition{
-		Hook: h, request: r, policy: policy, namespace: namespace.File(), socket: filepath.Join(r.Config.RunDir, socketName),
+		Hook: h, request: r, policy: policy, namespace: namespace.File(), socket: socket,
 		pod: event.Pod{Namespace: r.Pod.Namespace, Name: r.Pod.Name, UID: uidOf(r), Addresses: addresses},
 	}
 	return a.decide(ctx)

@@ -189,12 +189,47 @@ func notAsked(t *testing.T) http.HandlerFunc {
 	return func(http.ResponseWriter, *http.Request) { t.Error("the API server was asked") }
 }
 
-// TestCheckDecidesNothing asks neither the agent nor the API server.
-func TestCheckDecidesNothing(t *testing.T) {
+// TestCheck compares with what the agent observes, and hands over nothing.
+func TestCheck(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, notAsked(t))
-	n.request.Command = "CHECK"
-	if _, decided, err := (ambientplugin.Hook{}).Before(t.Context(), n.request); decided || err != nil {
-		t.Errorf("Before = %v, %v", decided, err)
+	const enrolled = `{"uid": "7f0b", "eligible": true, "reason": "selected", "managed": true, "rules": "planned"}`
+	for name, test := range map[string]struct {
+		pods, answer string
+		decided      bool
+		fails        string
+	}{
+		"enrolled":               {pods: enrolled, decided: true},
+		"outside":                {pods: `{"uid": "7f0b", "reason": "not-selected"}`},
+		"unknown":                {},
+		"waits":                  {pods: strings.Replace(enrolled, "{", `{"step": "serve", "error": "no proxy has ever connected", `, 1), fails: "no proxy has ever connected"},
+		"refused":                {pods: strings.Replace(enrolled, "{", `{"step": "serve", "refusal": "no such identity", `, 1), fails: "no such identity"},
+		"not begun":              {pods: strings.Replace(enrolled, `"managed": true, `, "", 1), fails: "has not begun"},
+		"other rules":            {pods: strings.Replace(enrolled, "planned", "other", 1), fails: `its rules are "other"`},
+		"an agent that is older": {answer: "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, notAsked(t))
+			n.request.Command = "CHECK"
+			n.listen(t, func(conn net.Conn) {
+				text := test.answer
+				if text == "" {
+					body := `{"complete": true, "proxy": {"connection": "connected"}, "pods": [` + test.pods + `]}`
+					text = fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+				}
+				_, _ = fmt.Fprint(conn, text)
+			})
+			_, decided, err := ambientplugin.Hook{}.Before(t.Context(), n.request)
+			var failure *plugin.Error
+			if decided != test.decided || (err != nil) != (test.fails != "") {
+				t.Errorf("Before = %v, %v", decided, err)
+			}
+			if err != nil && (!errors.As(err, &failure) || failure.Code != 220 || !strings.Contains(err.Error(), test.fails)) {
+				t.Errorf("Before = %v, want %q", err, test.fails)
+			}
+			if warned := strings.Contains(n.log.String(), "level=WARN"); warned != (test.answer != "") {
+				t.Errorf("the log is %q", n.log)
+			}
+		})
 	}
 }
