@@ -12,10 +12,14 @@ import (
 	"syscall"
 
 	"github.com/meshcni/meshcni/interception/trace"
+	"github.com/meshcni/meshcni/internal/kernel"
 	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
-func main() { os.Exit(run(context.Background(), processEnvironment())) }
+func main() {
+	kernel.Explain()
+	os.Exit(run(context.Background(), processEnvironment()))
+}
 
 // environment is everything that the program takes from its surroundings, except its temporary
 // directory.

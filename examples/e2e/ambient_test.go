@@ -138,3 +138,20 @@ func TestAmbientDaemonReplaced(t *testing.T) {
 	a.awaitRequests(load)
 	a.expectNoFailures(load, allConnections)
 }
+
+// TestAmbientUninstall uninstalls the product while pods of the mesh talk. They are out of it then:
+// without rules and annotation, and no request has failed.
+func TestAmbientUninstall(t *testing.T) {
+	suite.Long(t)
+	a := beginAmbient(t)
+	a.label(true)
+	server := a.Pod(scenario.Workload{Name: "server", Node: a.Bridge.Name})
+	load := a.load(server)
+	a.awaitEnrolled(true, server, load)
+	a.awaitRequests(load)
+	a.Do("uninstall", func(context.Context) error { return a.UninstallRelease(scenario.ReleaseName) })
+	expectNodesAsBefore(t, a.Scenario)
+	a.awaitEnrolled(false, server, load)
+	a.awaitRequests(load)
+	a.expectNoFailures(load, newConnections)
+}

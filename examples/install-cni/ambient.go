@@ -97,9 +97,10 @@ func (a *ambientMode) use(s settings.Settings) (changed bool, err error) {
 	return *a.config.Swap(&config) != config, nil
 }
 
-// withdrawTime bounds how long the pods are waited for that leave the mesh before an uninstall.
-// With [daemonset.AskTime] and [uninstallTime] it fits into the chart's 45 seconds of grace.
-const withdrawTime = 10 * time.Second
+// withdrawTime bounds how long the pods are waited for that leave the mesh before an uninstall. It
+// is longer than the default of drain-timeout. With [daemonset.AskTime] and [uninstallTime] it fits
+// into the chart's 60 seconds of grace.
+const withdrawTime = 25 * time.Second
 
 // withdraw takes all pods out of the mesh, before the plugin's entry goes: what is left in a pod
 // would lead to a proxy that is about to go, too. Pods that are not out in time keep rules that

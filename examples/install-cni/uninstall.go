@@ -138,7 +138,7 @@ func runUninstall(
 }
 
 // uninstallTime bounds the uninstall at the end of the daemon. After [daemonset.AskTime] it fits
-// into the chart's 45 seconds of grace; of Kubernetes' default of 30, at least 15 remain for an
+// into the chart's 60 seconds of grace; of Kubernetes' default of 30, at least 15 remain for an
 // uninstall, which takes one.
 const uninstallTime = 20 * time.Second
 

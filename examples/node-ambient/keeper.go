@@ -10,11 +10,15 @@ import (
 
 	"github.com/meshcni/meshcni/ambient/agent"
 	"github.com/meshcni/meshcni/ambient/agent/event"
+	"github.com/meshcni/meshcni/ambient/agent/feed"
 	"github.com/meshcni/meshcni/ambient/zds"
 )
 
 // keeper answers operators with what the agent knows.
-type keeper struct{ agent *agent.Agent }
+type keeper struct {
+	agent *agent.Agent
+	pods  *feed.Client
+}
 
 // Pods implements [event.Keeper].
 func (k keeper) Pods(_ context.Context, of event.Selection) (event.Node, error) {
@@ -56,6 +60,10 @@ func (k keeper) Withdraw(ctx context.Context, of event.Selection, out func(event
 	}
 	if err != nil {
 		return nil, &event.Error{Code: codeOf(err), Message: err.Error()}
+	}
+	// Who withdraws all pods may end this process and the source of the feed at once.
+	if err := k.pods.Confirmed(ctx, uids...); err != nil {
+		return nil, &event.Error{Code: event.CodeUnfinished, Message: "the pods are out of the mesh, and their annotations do not say so yet: " + err.Error()}
 	}
 	return nil, nil
 }

@@ -113,7 +113,7 @@ func notOfProtocol(status int, cause error) error {
 
 // ask sends a request, and has the answer read.
 func ask(ctx context.Context, socket, method, path string, body []byte, read func(status int, body *json.Decoder) error) error {
-	return exchange(ctx, socket, method, path, body, nil, func(status int, body io.Reader) error {
-		return read(status, json.NewDecoder(io.LimitReader(body, maxNode)))
+	return exchange(ctx, socket, method, path, body, nil, func(status int, answer io.Reader) error {
+		return read(status, json.NewDecoder(io.LimitReader(answer, maxNode)))
 	})
 }

@@ -46,7 +46,7 @@ type Client struct {
 	news   *news
 	wishes wishes
 	told   chan struct{} // closed at the next news
-	asked  chan struct{} // closed when more may have to be asked for
+	asked  chan struct{} // closed when wishes change
 }
 
 // NewClient returns a client of the source that listens on a socket. The caller then calls
@@ -132,6 +132,24 @@ func (c *Client) Annotate(pod interception.Pod, status ambient.Status) {
 	defer c.mu.Unlock()
 	c.wishes.add(pod, status)
 	wake(&c.asked)
+}
+
+// Confirmed waits until the source has confirmed the statuses of these pods, or of all if no UID is
+// given. The error wraps the cause of the context's end.
+func (c *Client) Confirmed(ctx context.Context, uids ...string) error {
+	for {
+		c.mu.Lock()
+		left, asked := c.wishes.left(uids), c.asked
+		c.mu.Unlock()
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-asked:
+		case <-ctx.Done():
+			return fmt.Errorf("the source has not confirmed the statuses of %d pods: %w", left, context.Cause(ctx))
+		}
+	}
 }
 
 // wake wakes those that wait for a channel to be closed. The caller holds mu.

@@ -178,9 +178,11 @@ func (c *Client) hear(message any) Event {
 	case *gone:
 		c.news.end(m.UID)
 		c.wishes.forget(m.UID)
+		wake(&c.asked)
 	case *complete:
 		if living := c.news.completed(); living != nil {
 			c.wishes.keep(living)
+			wake(&c.asked)
 		}
 		wake(&c.told)
 		return Event{Kind: Completed}

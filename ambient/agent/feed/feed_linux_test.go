@@ -297,7 +297,7 @@ func TestCauseOfTheEnd(t *testing.T) {
 	stop, observed := c.serve(t, path, ServerOptions{Timeout: time.Hour})
 	dial(t, path)
 	begin(t, path)
-	observed.await(t, "of the second connection", func(e Event) bool { return e.Kind == Connected && e.Connection == 2 })
+	observed.await(t, "of the agent that says hello", func(e Event) bool { return e.Kind == Connected })
 	close(c.changes)
 	for number := range 2 {
 		if err := observed.awaitEnd(t, number+1); !errors.Is(err, errSource) || errors.Is(err, net.ErrClosed) {

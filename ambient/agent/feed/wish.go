@@ -53,6 +53,19 @@ func (w *wishes) keep(living map[string]bool) {
 
 func (w *wishes) forget(uid string) { delete(w.all, uid) }
 
+// left returns how many of these pods, or of all if there is no UID, have no confirmed status yet.
+func (w *wishes) left(uids []string) (left int) {
+	if len(uids) == 0 {
+		return len(w.all)
+	}
+	for _, uid := range uids {
+		if w.all[uid] != nil {
+			left++
+		}
+	}
+	return left
+}
+
 // due returns what to ask the source for now, and counts it as asked. The source is asked for one
 // status of a pod at a time. If more is due later without any other change, wait is not 0.
 func (w *wishes) due(now time.Time) (ask []annotation, wait time.Duration) {

@@ -75,10 +75,13 @@ func (d *daemon) kill(name string) {
 	d.node.restarts++
 }
 
-// pid returns the id of the process of a program.
+// pid returns the id of the process of a program, or 0 if it was never started.
 func (d *daemon) pid(name string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.running[name] == nil {
+		return 0
+	}
 	return d.running[name].Process.Pid
 }
 

@@ -59,8 +59,8 @@ func inAmbientMode() []Setting {
 	t.add("ambient-existing", existingSpare,
 		oneOf(func(s *Settings) *string { return &s.Ambient.Existing }, existingSpare, existingCapture, ""),
 		"the connections that a pod has when it is enrolled while it runs: spare leaves them alone; capture resets them, so that they are made anew")
-	t.add("drain-timeout", "", duration(func(s *Settings) *pluginconf.Timeout { return &s.Ambient.DrainTimeout }),
-		"how long a pod that leaves the mesh may keep its connections through the proxy, such as 30s; empty: as the agent has it")
+	t.add("drain-timeout", "20s", duration(func(s *Settings) *pluginconf.Timeout { return &s.Ambient.DrainTimeout }),
+		"how long a pod that leaves the mesh may keep its connections through the proxy, such as 30s; an uninstall waits up to 25s for all pods")
 	t.add("ambient-closed", "false", boolean(func(s *Settings) *bool { return &s.Ambient.Closed }),
 		"a pod is captured before the proxy serves it, so that until then its connections are refused instead of going past the mesh")
 	t.add("ztunnel-uds-address", "/var/run/ztunnel/ztunnel.sock", socket(func(s *Settings) *string { return &s.Ambient.ProxySocket }),

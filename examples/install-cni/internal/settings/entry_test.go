@@ -34,6 +34,7 @@ func TestEntryIsWhatThePluginReads(t *testing.T) {
 		CNIVersion: "0.1.0", Name: "istio-cni", LogLevel: "warn", Level: 4, RunDir: "/run/x", ExcludeNamespaces: []string{"a"}, PodNamespace: "mesh",
 		NativeNFTables: true, Kubeconfig: "/k", Dataplane: "auto", AgentName: "agent", ProcRoot: "/host/proc", Timeout: "20s",
 		FailPolicy: pluginconf.FailPolicy{Open: []string{"b"}}, StatusPolicy: "off", AbandonedAfter: "2h",
+		EnablementSelectors: json.RawMessage("[]"),
 	}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

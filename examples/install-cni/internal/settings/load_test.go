@@ -42,7 +42,7 @@ func TestDefaults(t *testing.T) {
 		UninstallOnDeletion: true,
 		MetricsAddress:      ":15014",
 		LogLevel:            slog.LevelInfo,
-		Ambient:             Ambient{Existing: "spare", ProxySocket: "/var/run/ztunnel/ztunnel.sock", ProxyName: "ztunnel"},
+		Ambient:             Ambient{Existing: "spare", DrainTimeout: "20s", ProxySocket: "/var/run/ztunnel/ztunnel.sock", ProxyName: "ztunnel"},
 		Repair: Repair{
 			Enabled: true, ProcDir: "/host/proc", NetnsDirs: []string{"/host/var/run/netns"},
 			BrokenPodLabel: repair.IstioLabel(), SidecarAnnotation: "sidecar.istio.io/status", Validator: repair.IstioValidator(),
