@@ -7,12 +7,15 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/ambienttest"
@@ -438,5 +441,52 @@ func TestFlushIsNoticed(t *testing.T) {
 	defer namespace.Close()
 	n.flush(namespace)
 	n.await(func() bool { return n.captured(pod) }, func() string { return "the agent says " + describe(a) })
+	n.connect(pod, 1)
+}
+
+// TestUnnoticed has an agent without CAP_NET_BROADCAST, which it gives up on a thread that ends: it
+// finds in a round what a program has removed.
+func TestUnnoticed(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.options.Round = 100 * time.Millisecond
+	unprivileged := func() (*Agent, error) {
+		type made struct {
+			agent *Agent
+			err   error
+		}
+		done := make(chan made)
+		go func() {
+			runtime.LockOSThread()
+			header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+			var data [2]unix.CapUserData
+			err := unix.Capget(&header, &data[0])
+			data[0].Effective &^= 1 << unix.CAP_NET_BROADCAST
+			if err := errors.Join(err, unix.Capset(&header, &data[0])); err != nil {
+				done <- made{nil, err}
+				return
+			}
+			a, err := New(t.Context(), n.options)
+			done <- made{a, err}
+		}()
+		result := <-done
+		return result.agent, result.err
+	}
+	if _, err := unprivileged(); !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), "CAP_NET_BROADCAST") {
+		t.Fatalf("without Unnoticed: %v", err)
+	}
+	var refusal error
+	n.options.Unnoticed = func(err error) { refusal = err }
+	a, err := unprivileged()
+	if err != nil || !errors.Is(refusal, os.ErrPermission) {
+		t.Fatalf("with Unnoticed: %v, and it is told %v", err, refusal)
+	}
+	n.begin(a)
+	pod := n.pod("a")
+	n.proxy()
+	n.feed <- told(object("a"))
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	n.flush(n.options.Host)
+	n.await(func() bool { return len(n.members()) == 2 }, func() string { return "the agent says " + describe(a) })
 	n.connect(pod, 1)
 }

@@ -132,6 +132,12 @@ func (n *node) run() (a *Agent, end func()) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
+	return a, n.begin(a)
+}
+
+// begin runs an agent until the test ends, or end is called.
+func (n *node) begin(a *Agent) (end func()) {
+	n.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -142,7 +148,7 @@ func (n *node) run() (a *Agent, end func()) {
 		}
 	})
 	n.t.Cleanup(end)
-	return a, end
+	return end
 }
 
 // pod puts a pod with an application on the node.

@@ -34,7 +34,7 @@ func TestIstiosObjects(t *testing.T) {
 	s.Start(early)
 	awaitNotCaptured(s, early.Name)
 
-	all, added := istioObjects(t), objectsOf(t, rightToAsk(t))
+	all, added := istioObjects(t, "istio-cni.yaml", "istio/install-cni:latest"), objectsOf(t, rightToAsk(t))
 	s.Cleanup("delete Istio's objects", func(ctx context.Context) error { return deleteObjects(ctx, s, slices.Concat(added, all)) })
 	createObjects(s, all)
 	for _, node := range s.Cluster.Nodes() {
@@ -84,14 +84,14 @@ func rightToAsk(t *testing.T) string {
 	return block
 }
 
-// istioObjects returns those of Istio's chart, with the product's image.
-func istioObjects(t *testing.T) []chart.Object {
+// istioObjects returns those of Istio's chart in a file, with the product's image instead.
+func istioObjects(t *testing.T, file, image string) []chart.Object {
 	t.Helper()
-	text, err := os.ReadFile("testdata/istio-cni.yaml")
+	text, err := os.ReadFile("testdata/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const image = "image: istio/install-cni:latest"
+	image = "image: " + image
 	if strings.Count(string(text), image) != 1 {
 		t.Fatal("there is not one image")
 	}

@@ -84,7 +84,8 @@ func work(ctx context.Context, o options, settings agent.Options, turn *turn, re
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	plugin, err := event.Listen(ctx, o.events, event.Options{
-		Enroller: enroller{node}, Keeper: keeper{node, pods}, HandOver: turn.handOver(end), HostRoot: o.hostRoot, Observe: func(outcome event.Outcome) {
+		Enroller: enroller{node}, Keeper: keeper{node, pods}, HandOver: turn.handOver(end), HostRoot: o.hostRoot,
+		Observe: func(outcome event.Outcome) {
 			log.Log(ctx, levelOf(outcome.Err), "request at the event socket", "path", outcome.Path, "pod", outcome.Pod.String(),
 				"decision", outcome.Decision.String(), "error", outcome.Err, "duration", outcome.Duration.String())
 			report.request(outcome)
@@ -165,6 +166,9 @@ func agentOptions(ctx context.Context, o options, report *reporter, log *slog.Lo
 		Journal: journal.Journal{Directory: o.journal}, Owner: ambientconf.Owner, Policy: policy, Vocabulary: ambient.Istio(),
 		Defaults: ambient.DefaultOverrides(o.settings.DNS), Numbers: ambient.IstioNumbers(), Host: host,
 		Closed: o.settings.Closed, CaptureExisting: o.settings.CaptureExisting, DrainTimeout: drain,
+		Unnoticed: func(err error) {
+			log.Warn("changes of rules by other programs are found in rounds only: grant NET_BROADCAST to have them noticed", "error", err)
+		},
 		Proxy: zds.Options{Observe: func(e zds.Event) {
 			report.proxy(e)
 			log.Log(ctx, levelOf(e.Err), "proxy", "connection", e.Connection, "request", e.Request.Kind.String(),
