@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -128,7 +129,9 @@ func (p *pod) rules() error {
 	return nil
 }
 
-func (n *node) journal() journal.Journal { return journal.Journal{Directory: n.path("ambient")} }
+func (n *node) journal() journal.Journal {
+	return journal.Journal{Directory: filepath.Join(n.path("run"), "ambient")}
+}
 
 // records returns an error unless there is a record of each of these pods and of no other.
 func (n *node) records(uids map[string]bool) error {

@@ -7,11 +7,11 @@
 //	                                                      |      ^
 //	                              rules in pods, host's sets     `-- pods' ADDs
 //
-// The programs are the real ones, as processes. After each fault, and at the end, all must be
-// right again: for each pod of the mesh the kernel holds its plan, the proxy has its listeners, the
-// host's sets have its addresses, and its status says so; nothing is left of any other pod; the
-// agent holds no descriptor and no record more than it needs; rules of other programs are as they
-// were.
+// The programs are the real ones, as processes: install-cni starts node-watcher and node-ambient.
+// After each fault, and at the end, all must be right again: for each pod of the mesh the kernel
+// holds its plan, the proxy has its listeners, the host's sets have its addresses, and its status
+// says so; nothing is left of any other pod; the agent holds no descriptor and no record more than
+// it needs; rules of other programs are as they were.
 //
 // Each pod has a witness, a table of another program, that counts the connections that pass
 // uncaptured. From the moment on that a pod is enrolled, it must count none.

@@ -28,6 +28,7 @@ func (n *node) faults() []fault {
 		{"the proxy has lost listeners", n.loseListeners},
 		{"node-ambient was killed", func() { n.daemon.kill("node-ambient") }},
 		{"node-watcher was killed", func() { n.daemon.kill("node-watcher") }},
+		{"the daemon was killed", func() { n.daemon.kill("install-cni") }},
 		{"rules of pods were removed", n.flushPods},
 		{"the host's rules were flushed", n.flushHost},
 		{"members were taken from the host's sets", n.editSets},

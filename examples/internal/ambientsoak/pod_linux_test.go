@@ -194,7 +194,7 @@ func (p *pod) add() {
 		file, err := os.Open(p.namespace.Path())
 		n.must(err)
 		ctx, cancel := context.WithTimeout(n.t.Context(), 5*time.Second)
-		decision, err := event.Enrol(ctx, n.path("pluginevent.sock"), event.Pod{Namespace: podNamespace, Name: p.name, UID: p.uid, Addresses: p.addresses}, file)
+		decision, err := event.Enrol(ctx, filepath.Join(n.path("run"), "pluginevent.sock"), event.Pod{Namespace: podNamespace, Name: p.name, UID: p.uid, Addresses: p.addresses}, file)
 		<-afterFailure(ctx, err)
 		cancel()
 		n.must(file.Close())
