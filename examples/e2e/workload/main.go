@@ -4,9 +4,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"syscall"
@@ -26,37 +26,36 @@ func run(ctx context.Context, arguments []string, stdout io.Writer) error {
 	if len(arguments) > 0 {
 		command, arguments = arguments[0], arguments[1:]
 	}
-	switch command {
-	case "serve":
-		if len(arguments) < 2 {
-			return errors.New("usage: workload serve NAME PORT")
+	for _, c := range commands(ctx, stdout) {
+		if c.name != command {
+			continue
 		}
-		return serve(ctx, arguments[0], arguments[1:])
-	case "proxy":
-		if len(arguments) != 2 || arguments[0] != "sidecar" {
-			return errors.New("usage: workload proxy sidecar NAME")
+		if len(arguments) < c.least || len(arguments) > c.most {
+			return fmt.Errorf("usage: workload %s %s", c.name, c.usage)
 		}
-		return proxy(ctx, arguments[1])
-	case "get":
-		return get(ctx, stdout, arguments)
-	case "loop":
-		return loop(ctx, stdout, arguments)
-	case "load":
-		if len(arguments) != 1 {
-			return errors.New("usage: workload load URL")
-		}
-		return load(ctx, stdout, arguments[0])
-	case "accepts":
-		if len(arguments) != 1 {
-			return errors.New("usage: workload accepts ADDRESS")
-		}
-		return accepts(ctx, stdout, arguments[0])
-	case "namespace":
-		return namespace(stdout)
-	case "wait":
-		return wait(ctx)
+		return c.run(arguments)
 	}
 	return fmt.Errorf("there is no command %q", command)
+}
+
+// command is a command with how many arguments it takes.
+type command struct {
+	name, usage string
+	least, most int
+	run         func(arguments []string) error
+}
+
+func commands(ctx context.Context, stdout io.Writer) []command {
+	return []command{
+		{"serve", "NAME PORT...", 2, math.MaxInt, func(a []string) error { return serve(ctx, a[0], a[1:]) }},
+		{"proxy", "sidecar NAME", 2, 2, func(a []string) error { return proxy(ctx, a[1]) }},
+		{"get", "...", 0, math.MaxInt, func(a []string) error { return get(ctx, stdout, a) }},
+		{"loop", "...", 0, math.MaxInt, func(a []string) error { return loop(ctx, stdout, a) }},
+		{"load", "URL", 1, 1, func(a []string) error { return load(ctx, stdout, a[0]) }},
+		{"accepts", "ADDRESS", 1, 1, func(a []string) error { return accepts(ctx, stdout, a[0]) }},
+		{"namespace", "", 0, 0, func([]string) error { return namespace(stdout) }},
+		{"wait", "", 0, 0, func([]string) error { return wait(ctx) }},
+	}
 }
 
 // wait waits for the end, and reaps orphaned processes, as the first process of a pod must.
