@@ -92,9 +92,18 @@ e2e-prepared:
 	@$(MAKE) --no-print-directory build OUT=bin/e2e/e2e-2 VERSION=e2e-2
 	cd examples/e2e && go run ./prepare && go test -c -o ../../bin/e2e/ .
 
+# E2E_LONG are scenarios that take minutes, and whose faults other tests find, too: those of
+# node-watcher (silence), of conflist/reconciler and e2e-soak (a hostile neighbour), of the
+# dataplanes (connections) and examples/internal/ambientsoak (another proxy).
+E2E_LONG = TestAPIServerAwayForLong|TestHostileNeighbour|TestManyConnections|TestAmbientProxyReplaced
+E2E_SKIP = ^TestSoak$$$(if $(ALL)$(value RUN),,|^($(E2E_LONG))$$)
 .PHONY: e2e
 e2e: e2e-prepared ## the product on a real Kubernetes with two nodes, as root; SHORT=1 only capture, upgrade and uninstall; RUN=TestX one test; KEEP=1 keeps the cluster
-	$(E2E) -test.skip '^TestSoak$$' $(if $(SHORT),-test.short) $(if $(value RUN),-test.run '$(value RUN)') $(if $(KEEP),-keep)
+	$(E2E) -test.skip '$(E2E_SKIP)' $(if $(SHORT),-test.short) $(if $(value RUN),-test.run '$(value RUN)') $(if $(KEEP),-keep)
+
+.PHONY: e2e-all
+e2e-all: ## make e2e with the scenarios that take minutes, and whose faults other tests find, too
+	@$(MAKE) --no-print-directory e2e ALL=1
 
 .PHONY: bench-e2e
 bench-e2e: PODS ?= 100
