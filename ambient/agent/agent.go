@@ -161,11 +161,7 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 	}
 	a.fresh = len(records) == 0
 	if err == nil {
-		a.watch, err = watch(o.Host)
-	}
-	if errors.Is(err, os.ErrPermission) && o.Unnoticed != nil {
-		o.Unnoticed(err)
-		a.watch, a.options.Round, err = notice.Blind(), min(a.options.Round, blindRound), nil
+		err = a.openWatch()
 	}
 	if err != nil {
 		stopped, cancel := context.WithCancel(ctx)
@@ -179,7 +175,18 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 // blindRound is how often each pod is looked at where changes are not noticed.
 const blindRound = 5 * time.Second
 
-// watch begins to watch the host, if it has rules.
+// openWatch begins to watch. Without the right to, the agent goes on in rounds if the caller allows
+// that.
+func (a *Agent) openWatch() (err error) {
+	a.watch, err = watch(a.options.Host)
+	if errors.Is(err, os.ErrPermission) && a.options.Unnoticed != nil {
+		a.options.Unnoticed(err)
+		a.watch, a.options.Round, err = notice.Blind(), min(a.options.Round, blindRound), nil
+	}
+	return err
+}
+
+// watch begins to watch the host, if the agent has rules there.
 func watch(host *interception.Netns) (*notice.Watch, error) {
 	w, err := notice.Open()
 	if err != nil || host == nil {
@@ -248,8 +255,8 @@ func (a *Agent) serve(ctx context.Context, fresh bool) {
 	a.server.Serve(ctx)
 }
 
-// notice wakes the workers of pods in whose namespaces a program has changed something, and who
-// keeps the host's rules.
+// notice wakes the workers of the pods in whose namespaces a program has changed something. After a
+// change on the host it has the host's rules looked at.
 func (a *Agent) notice(ctx context.Context) error {
 	for {
 		changed, err := a.watch.Next(ctx)
