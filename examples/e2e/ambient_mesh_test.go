@@ -46,6 +46,18 @@ func beginAmbient(t *testing.T) *ambientScenario {
 	return a
 }
 
+// beginUnderLoad begins a scenario with ambient mode in which pods of the mesh talk.
+func beginUnderLoad(t *testing.T) (a *ambientScenario, server, load *corev1.Pod) {
+	t.Helper()
+	a = beginAmbient(t)
+	a.label(true)
+	server = a.Pod(scenario.Workload{Name: "server", Node: a.Bridge.Name})
+	load = a.load(server)
+	a.awaitEnrolled(true, server, load)
+	a.awaitRequests(load)
+	return a, server, load
+}
+
 // startProxies creates the objects of Istio's ztunnel chart with the stand-in's image, and waits
 // until a proxy is ready on each node.
 func (a *ambientScenario) startProxies() {

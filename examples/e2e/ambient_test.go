@@ -105,12 +105,7 @@ func TestAmbientBesideSidecars(t *testing.T) {
 // talk. No new connection fails.
 func TestAmbientProxyReplaced(t *testing.T) {
 	suite.Long(t)
-	a := beginAmbient(t)
-	a.label(true)
-	server := a.Pod(scenario.Workload{Name: "server", Node: a.Bridge.Name})
-	load := a.load(server)
-	a.awaitEnrolled(true, server, load)
-	a.awaitRequests(load)
+	a, server, load := beginUnderLoad(t)
 	a.restart("ztunnel")
 	a.awaitRequests(load)
 	a.expectCaptured(load, server)
@@ -121,12 +116,7 @@ func TestAmbientProxyReplaced(t *testing.T) {
 // request fails, on whichever connection, and each new pod is captured.
 func TestAmbientDaemonReplaced(t *testing.T) {
 	suite.Long(t)
-	a := beginAmbient(t)
-	a.label(true)
-	server := a.Pod(scenario.Workload{Name: "server", Node: a.Bridge.Name})
-	load := a.load(server)
-	a.awaitEnrolled(true, server, load)
-	a.awaitRequests(load)
+	a, _, load := beginUnderLoad(t)
 	meanwhile := scenario.Workload{Name: "meanwhile", Node: a.Bridge.Name}
 	old := a.Daemon(a.Bridge)
 	a.Do("delete the daemon of "+a.Bridge.Name, func(ctx context.Context) error { return a.deletePod(ctx, old) })
@@ -143,12 +133,7 @@ func TestAmbientDaemonReplaced(t *testing.T) {
 // without rules and annotation, and no request has failed.
 func TestAmbientUninstall(t *testing.T) {
 	suite.Long(t)
-	a := beginAmbient(t)
-	a.label(true)
-	server := a.Pod(scenario.Workload{Name: "server", Node: a.Bridge.Name})
-	load := a.load(server)
-	a.awaitEnrolled(true, server, load)
-	a.awaitRequests(load)
+	a, server, load := beginUnderLoad(t)
 	a.Do("uninstall", func(context.Context) error { return a.UninstallRelease(scenario.ReleaseName) })
 	expectNodesAsBefore(t, a.Scenario)
 	a.awaitEnrolled(false, server, load)
