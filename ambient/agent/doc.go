@@ -19,8 +19,8 @@
 // serves a pod if it has acknowledged it and its listeners are in the pod's namespace. A pod is
 // drained when the proxy's connections have left that namespace.
 //
-// No notice tells that listeners are gone. The agent looks for them every few seconds
-// (Options.ListenerRound). A proxy that has lost those of a pod, and does not notice, is told to
+// The kernel does not report that listeners are gone, so the agent looks for them every few seconds
+// (Options.ListenerRound). A proxy that has lost a pod's listeners, and has not noticed, is told to
 // forget the pod, and then told of it anew.
 //
 // # Restart

@@ -40,7 +40,7 @@ type sets struct {
 	lost []string
 }
 
-// hostKey is that of the host's namespace in a watch. No pod has an empty UID.
+// hostKey is the key under which the host's namespace is watched. No pod has an empty UID.
 const hostKey = ""
 
 // calm is how long changes on the host are collected before they are looked at. The agent's own

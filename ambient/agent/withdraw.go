@@ -24,7 +24,7 @@ var ErrReadmitted = errors.New("the pods were admitted to the mesh again meanwhi
 type LeftError struct {
 	// Pods are those that are still in the mesh. The agent goes on with them.
 	Pods []Pod
-	// Cause is that of the context.
+	// Cause is why the context ended.
 	Cause error
 }
 

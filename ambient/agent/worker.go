@@ -55,8 +55,8 @@ type worker struct {
 	set        bool // the server was told of the pod
 	told       bool // and with the open namespace
 	draining   time.Time
-	missing    time.Time     // since when the proxy's listeners are; zero if they are not
-	patience   time.Duration // how long they may be
+	missing    time.Time     // since when the proxy's listeners are missing; zero while they are there
+	patience   time.Duration // how long they may be missing
 	seen       ambient.Seen
 	failures   upkeep.Series
 	looks      upkeep.Series
@@ -128,7 +128,7 @@ func (w *worker) run(ctx context.Context) {
 }
 
 // wait waits for news, until the pause is over, or until a proxy that serves the pod has lost its
-// listeners: no notice tells of that.
+// listeners, which the kernel does not report.
 func (w *worker) wait(ctx context.Context, alert <-chan struct{}, pause time.Duration) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -4,8 +4,7 @@ package zds
 
 import "time"
 
-// Status is how a server is connected. The zero value is that of a server to which no proxy has
-// ever connected.
+// Status says which proxies are connected to a server. It is zero until the first one connects.
 type Status struct {
 	// Connections is how many proxies are connected. During a rolling update of the proxy there are
 	// two.
@@ -18,7 +17,7 @@ type Status struct {
 	Err error
 }
 
-// Status returns how the server is connected.
+// Status says which proxies are connected to the server.
 func (s *Server) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()

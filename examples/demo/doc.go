@@ -11,7 +11,7 @@
 // network plugins, the processes with their user ids and every connection are real. Four parts are
 // stand-ins: the API server, which serves the pods; the programs of the pods' containers, which
 // answer each connection with what they see; node-watcher, which tells node-ambient of the pods;
-// and the node's proxy, which is that of package ambienttest.
+// and the node's proxy, the stand-in of package ambienttest.
 //
 //	demo ── builds the binaries, then runs itself again in a sandbox (package
 //	  │     internal/testing/sandbox) and makes

@@ -39,7 +39,7 @@ type ambientPod struct {
 	name      string
 	addresses []netip.Prefix
 	netns     *sandbox.Namespace
-	plan      *interception.Plan // that of its enrolment; nil for a pod that opts out
+	plan      *interception.Plan // with which the agent enrolled it; nil for a pod that opts out
 }
 
 func (m *mesh) parts() []part {

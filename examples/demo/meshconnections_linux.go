@@ -100,7 +100,7 @@ func (m *mesh) compare(ctx context.Context, p probe, w *walk) error {
 	if err != nil {
 		return err
 	}
-	if p.datagram { // who asks does not matter
+	if p.datagram { // the client's address does not matter
 		want.client, got.client = netip.Addr{}, netip.Addr{}
 	}
 	m.table = append(m.table, row{group: m.group, probe: p, want: want, got: got})

@@ -28,7 +28,7 @@ const (
 type meshScene struct {
 	// orders and stock are the addresses of the two enrolled pods.
 	orders, stock netip.Addr
-	// world is an address outside the node, which is also that of a resolver.
+	// world is an address outside the node, at which a resolver answers, too.
 	world netip.Addr
 }
 
@@ -74,7 +74,7 @@ func (s meshScene) withdrawn() []probe {
 	}
 }
 
-// asPlanned returns the plan itself: that of an enrolled pod.
+// asPlanned returns the plan of an enrolled pod.
 func asPlanned(p *interception.Plan) *interception.Plan { return p }
 
 // proxyListeners returns the sockets that the node's proxy has in an enrolled pod.

@@ -16,8 +16,8 @@ import (
 // nodeName is the name of the node's own network namespace, in traces and in the table.
 const nodeName = "node"
 
-// wiring is what package trace must know of the node beyond the rules: who has which address, and
-// what the proxy does with a captured connection.
+// wiring is what package trace has to know of the node, apart from the rules: which pod has which
+// address, and what the proxy does with a captured connection.
 type wiring struct {
 	expect  func(trace.World, trace.Packet) (trace.Outcome, error)
 	numbers ambient.Numbers

@@ -21,10 +21,11 @@ what it has seen in the kernel, at the proxy and in the host's sets. It changes
 nothing. POD is NAMESPACE/NAME, or a UID.
 
 ELIGIBLE is whether the pod is to be in the mesh, and why. RULES are "planned",
-"draining", "other" or "none"; PROXY is "serves", "told" or "untold"; SET is
-whether the host's sets have the pod's addresses. STATUS is what the agent had
-written to the pod's annotation, and ANNOTATION what the API server told last. STEP
-is what is done or waited for, with its error.
+"draining", "other" or "none"; PROXY is "serves", "told", "untold" or
+"lost" (its listeners are missing, and it is told of the pod anew); SET is whether
+the host's sets have the pod's addresses. STATUS is what the agent had written to
+the pod's annotation, and ANNOTATION what the API server told last. STEP is what is
+done or waited for, with its error.
 
 Exit codes: 0 each pod is as wanted, 1 the agent cannot be asked, 2 wrong command
 line or setting, 3 a pod is not as wanted, or the agent does not know it.`

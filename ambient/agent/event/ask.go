@@ -16,7 +16,7 @@ import (
 // maxNode bounds the agent's answer about its pods, in bytes. A pod takes about a thousand.
 const maxNode = 16 << 20
 
-// Pods asks the agent at a socket what it knows of the pods of a selection. The error is like that
+// Pods asks the agent at a socket what it knows of the pods of a selection. The errors are those
 // of [Enrol].
 func Pods(ctx context.Context, socket string, of Selection) (Node, error) {
 	query := url.Values{}
@@ -49,7 +49,7 @@ func Pods(ctx context.Context, socket string, of Selection) (Node, error) {
 //
 // The context should have a deadline: the agent is asked to answer a little before, with the pods
 // that are still in the mesh. The error then has [CodeUnfinished], and the agent goes on with them.
-// Otherwise it is like that of [Enrol].
+// All other errors are those of [Enrol].
 func Withdraw(ctx context.Context, socket string, of Selection, out func(PodState)) (left []PodState, err error) {
 	r := withdrawal{All: of == Selection{}, UID: of.UID, Namespace: of.Namespace, Name: of.Name}
 	if deadline, is := ctx.Deadline(); is {
@@ -88,7 +88,7 @@ func readProgress(status int, lines *json.Decoder, out func(PodState)) (left []P
 	}
 }
 
-// Readmit ends all withdrawals at the agent at a socket. The error is like that of [Enrol].
+// Readmit ends all withdrawals at the agent at a socket. The errors are those of [Enrol].
 func Readmit(ctx context.Context, socket string) error {
 	err := ask(ctx, socket, http.MethodPost, "/v1/readmit", nil, func(status int, lines *json.Decoder) error {
 		_, err := readProgress(status, lines, func(PodState) {})
@@ -100,7 +100,8 @@ func Readmit(ctx context.Context, socket string) error {
 	return nil
 }
 
-// notOfProtocol is the error about an answer that is none, such as that of an older agent.
+// notOfProtocol returns the error about an answer that this protocol does not have. An older agent,
+// for example, gives one.
 func notOfProtocol(status int, cause error) error {
 	if errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
 		return cause

@@ -63,8 +63,8 @@ type PodState struct {
 	Managed bool `json:"managed"`
 	// Rules is what the pod's namespace holds of the plan: "none", "other", "planned" or "draining".
 	Rules string `json:"rules,omitempty"`
-	// Listeners is how far the proxy is with the pod: "untold", "told", or "serves" if its listeners
-	// are in the namespace.
+	// Listeners is how far the proxy is with the pod: "untold", "told", "serves" if its listeners are
+	// in the namespace, or "lost" if they have been missing there for a while.
 	Listeners string `json:"listeners,omitempty"`
 	// InSets reports whether the host's sets have the pod's addresses. For a pod that leaves the
 	// mesh, one of them is enough.

@@ -45,7 +45,7 @@ func (n *node) await(after string, right func() error) {
 		if err == nil {
 			return
 		}
-		look := time.NewTimer(20 * time.Millisecond) // iptables and sets change without a word
+		look := time.NewTimer(20 * time.Millisecond) // nothing reports every change of rules
 		select {
 		case <-look.C:
 		case <-n.log.News():
