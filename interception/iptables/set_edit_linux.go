@@ -110,9 +110,9 @@ func (d *Dataplane) updateSet(
 		return err
 	}
 	defer func() { _ = socket.Close() }()
-	name, there, err := findSet(socket, owner, set)
+	name, wanted, err := findSet(socket, owner, set)
 	if err == nil {
-		err = edit.Validate(there.Family)
+		err = edit.Validate(wanted.Family)
 	}
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (d *Dataplane) updateSet(
 	known := d.indices.of(key)
 	known.mu.Lock()
 	defer known.mu.Unlock()
-	s := setEditing{socket: socket, name: name, index: known, edit: edit, found: there}
+	s := setEditing{socket: socket, name: name, index: known, edit: edit, set: wanted}
 	// A second attempt finds out by itself what came of one whose answer is lost.
 	for err = s.attempt(); errors.Is(err, nfnetlink.ErrNoAnswer) && ctx.Err() == nil; {
 		err = s.attempt()
@@ -132,24 +132,33 @@ func (d *Dataplane) updateSet(
 	return err
 }
 
-// findSet returns the name and the header of the ipset of a live set of addresses.
-func findSet(s *ipset.Socket, owner interception.Owner, set interception.SetName) (string, ipset.Header, error) {
+// findSet returns the name of the ipset of a live set of addresses, and the set.
+func findSet(s *ipset.Socket, owner interception.Owner, set interception.SetName) (string, interception.Set, error) {
 	for _, family := range families() {
 		wanted := interception.Set{Name: set, Family: family, Live: true, Addresses: true}
 		name, err := lower.IPSet(owner, wanted)
 		if err != nil {
-			return "", ipset.Header{}, err
+			return "", wanted, err
 		}
-		there, err := s.Header(name)
+		is, of, err := s.Form(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err == nil && !isForm(there, wanted) {
-			err = fmt.Errorf("ipset %s is %s, which another program has made: apply the plan again", name, formText(there))
+		if err == nil && (is != typeOf(wanted) || of != family) {
+			err = checkForm(s, name, wanted)
 		}
-		return name, there, err
+		return name, wanted, err
 	}
-	return "", ipset.Header{}, fmt.Errorf("there is no such live set of addresses of %s: %w: apply a plan that has it", owner, fs.ErrNotExist)
+	return "", interception.Set{}, fmt.Errorf("there is no such live set of addresses of %s: %w: apply a plan that has it", owner, fs.ErrNotExist)
+}
+
+// checkForm returns an error if an ipset cannot be a live set.
+func checkForm(s *ipset.Socket, name string, wanted interception.Set) error {
+	there, err := s.Header(name)
+	if err == nil && !isForm(there, wanted) {
+		err = fmt.Errorf("ipset %s is %s, which another program has made: apply the plan again", name, formText(there))
+	}
+	return err
 }
 
 // setEditing is an edit of an ipset.
@@ -158,23 +167,28 @@ type setEditing struct {
 	name   string
 	index  *index
 	edit   interception.SetEdit
-	found  ipset.Header
+	set    interception.Set
 }
 
 // attempt makes the edit, unless the members are as it wants. A token that is not the index's means
-// that another process has edited the set, or that an edit has failed half-way. Other programs
-// change members without a token, which shows in their number.
+// that another process has edited the set, or that an edit has failed half-way.
 func (s *setEditing) attempt() error {
 	token, err := s.readToken()
 	if err != nil {
 		return err
 	}
-	if token == "" || token != s.index.token || int(s.found.Members) != len(s.index.owners) {
-		if err := s.readMembers(); err != nil {
-			return err
-		}
+	known := token != "" && token == s.index.token
+	if !known {
+		err = s.readMembers()
 	}
 	removed, added := s.changes()
+	if known && (len(s.edit.Remove)+len(s.edit.Add) > 1 || len(removed)+len(added) == 0) {
+		err = s.readForeign()
+		removed, added = s.changes()
+	}
+	if err != nil {
+		return err
+	}
 	if len(removed)+len(added) > 0 {
 		s.index.token = "" // until the edit has succeeded
 		if token, err = s.writeToken(); err != nil {
@@ -226,7 +240,7 @@ func (s *setEditing) apply(removed, added map[netip.Addr]string) error {
 	next := s.other(nextSuffix)
 	err := s.socket.Destroy(next) // an edit that was killed may have left it
 	if err == nil {
-		err = s.socket.Create(next, ipset.OfAddresses, s.found.Family)
+		err = s.socket.Create(next, ipset.OfAddresses, s.set.Family)
 	}
 	if err == nil {
 		err = s.socket.Add(next, members(all)...)
@@ -249,7 +263,21 @@ func members(of map[netip.Addr]string) []ipset.Member {
 	return all
 }
 
+// readForeign reads the members if other programs have changed them: they write no token, which
+// shows in the number. The kernel takes its time to count, and an edit of one member that changes
+// it needs no other.
+func (s *setEditing) readForeign() error {
+	there, err := s.socket.Header(s.name)
+	if err == nil && int(there.Members) != len(s.index.owners) {
+		err = s.readMembers()
+	}
+	return err
+}
+
 func (s *setEditing) readMembers() error {
+	if err := checkForm(s.socket, s.name, s.set); err != nil {
+		return err
+	}
 	set, err := s.socket.Read(s.name)
 	if err != nil {
 		return err

@@ -101,6 +101,11 @@ func TestUpdateSetAfterOthers(t *testing.T) {
 			owners{address(1): "one"},
 		},
 		{
+			"a member more, beside an edit of another", func(s *ipset.Socket) error { return s.Add(set, member(2, "stray")) }, false,
+			interception.SetEdit{Remove: owners{address(2): "stray"}, Add: owners{address(3): "three"}},
+			owners{address(1): "one", address(3): "three"},
+		},
+		{
 			"another member", func(s *ipset.Socket) error {
 				return errors.Join(s.Add(set, member(2, "stray")), s.Delete(set, member(1, "")))
 			}, true,
@@ -113,6 +118,7 @@ func TestUpdateSetAfterOthers(t *testing.T) {
 			owners{address(1): "other"},
 		},
 	} {
+		h.update(t, interception.SetEdit{Remove: h.members(t)})
 		h.update(t, interception.SetEdit{Add: owners{address(1): "one"}})
 		h.onSets(t, step.others)
 		if step.look {

@@ -72,6 +72,9 @@ func TestSet(t *testing.T) {
 			if got, err := s.Header(name); err != nil || got != header {
 				t.Errorf("its header is %v, %v, want %v", got, err, header)
 			}
+			if is, of, err := s.Form(name); err != nil || is != want.Type || of != want.Family {
+				t.Errorf("its form is %v, %v, %v", is, of, err)
+			}
 			other := Member{want.Members[0].Prefix, "another"}
 			must(t, s.Add(name, other))
 			must(t, s.Delete(name, want.Members[1]))
@@ -95,6 +98,9 @@ func TestSet(t *testing.T) {
 			}
 			if _, err := s.Header(name); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("its header afterwards: %v, want fs.ErrNotExist", err)
+			}
+			if _, _, err := s.Form(name); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("its form afterwards: %v, want fs.ErrNotExist", err)
 			}
 		})
 	}

@@ -13,6 +13,7 @@ const (
 	commandList    = 7
 	commandAdd     = 9
 	commandDelete  = 10
+	commandHeader  = 12
 )
 
 // The attributes of a command.

@@ -54,7 +54,22 @@ func (s *Socket) Read(name string) (Set, error) {
 	return set, named("read", name, err)
 }
 
-// Header is what the kernel tells of a set without its members, in the same time for any number.
+// Form returns the type and the family of a set, in the same time for any number of members. The
+// error is as that of [Socket.Read].
+func (s *Socket) Form(name string) (Type, interception.Family, error) {
+	messages, err := s.netfilter.Query(unix.NFNL_SUBSYS_IPSET, commandHeader, 0, unix.NFPROTO_IPV4, func(a *nfnetlink.Attributes) {
+		a.Bytes(attributeProtocol, []byte{protocol})
+		a.Text(attributeName, name)
+	})
+	err = missing(err)
+	var set Set
+	for _, m := range messages {
+		err = errors.Join(err, set.add(m))
+	}
+	return set.Type, set.Family, named("look for", name, err)
+}
+
+// Header is what the kernel tells of a set without its members. It counts them one by one.
 type Header struct {
 	Type     Type
 	Family   interception.Family
