@@ -146,7 +146,7 @@ func (e *ChainError) Remedy() string {
 	var remedies []string
 	for _, link := range e.Failures {
 		var failure *Error
-		if errors.As(link.Err, &failure) && !isAny(failure.Kind, ErrIncomplete) {
+		if errors.As(link.Err, &failure) {
 			remedies = append(remedies, failure.Remedy())
 		}
 	}

@@ -69,12 +69,11 @@ func TestChainSaysHowEachSourceFailed(t *testing.T) {
 		"none": {nil, "pod shop/web-0: there is no source to ask; give the plugin a source that knows the pod: the node agent, or the API server"},
 		"of all kinds": {
 			[]podsource.Link{
-				{Name: "annotations", Source: podsource.Annotations{}},
 				{Name: "agent", Source: podsource.Agent{RunDir: "/nowhere"}},
 				{Name: "api-server", Source: podsource.APIServer{Kubeconfig: "/nowhere/kubeconfig"}},
 				{Name: "mine", Source: failing(errors.New("broken"))},
 			},
-			"pod shop/web-0: no source knows it: annotations from the runtime do not say enough: it passed none; " +
+			"pod shop/web-0: no source knows it: " +
 				"node agent cannot be reached (unix:/nowhere/agent.sock): connect: no such file or directory; " +
 				"kubeconfig cannot be used: open /nowhere/kubeconfig: no such file or directory; mine: broken; " +
 				"one of these is enough: see whether the node agent's pod runs on this node, and has its socket in this directory; " +
@@ -91,7 +90,7 @@ func TestChainSaysHowEachSourceFailed(t *testing.T) {
 			if diff := cmp.Diff(test.want, err.Error()); diff != "" {
 				t.Error(diff)
 			}
-			if len(test.links) > 0 && (!errors.Is(err, podsource.ErrIncomplete) || !errors.Is(err, podsource.ErrKubeconfig)) {
+			if len(test.links) > 0 && (!errors.Is(err, podsource.ErrUnreachable) || !errors.Is(err, podsource.ErrKubeconfig)) {
 				t.Error("the kinds cannot be told")
 			}
 		})
@@ -153,23 +152,6 @@ func TestChainStopsWithItsContext(t *testing.T) {
 	if !errors.As(err, &failure) || failure.Problem() != "pod shop/web-0: no source knows it: a: broken; b: not asked: the runtime went away" {
 		t.Errorf("got %v", err)
 	}
-}
-
-func TestAnnotations(t *testing.T) {
-	t.Parallel()
-	values := map[string]string{"mesh.example.com/injected": "yes"}
-	pod, err := podsource.Annotations{Values: values, Suffice: true}.Pod(t.Context(), web)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := interception.Pod{Namespace: "shop", Name: "web-0", UID: uid, Annotations: values}
-	if diff := cmp.Diff(want, pod); diff != "" {
-		t.Error(diff)
-	}
-	_, err = podsource.Annotations{Values: values, Dialect: "istio"}.Pod(t.Context(), web)
-	wantFailure(t, err, podsource.ErrIncomplete, "annotations from the runtime do not say enough: the dialect istio reads other things of a pod, too; let")
-	_, err = podsource.Annotations{Suffice: true}.Pod(t.Context(), web)
-	wantFailure(t, err, podsource.ErrIncomplete, "it passed none")
 }
 
 // What a program forgot to give is said as that, and no file of the working directory is taken in

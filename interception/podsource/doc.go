@@ -5,9 +5,8 @@
 //
 // [APIServer] asks the Kubernetes API server, with one GET of one pod, as a kubeconfig file says.
 // [Agent] asks the node agent on the same node, over a unix socket; docs/agent-socket.md has the
-// protocol, and package agentserver is the other side of it. [Annotations] asks no program: it has
-// what the container runtime passed to the plugin. [Chain] asks several sources in order, within
-// one timeout, and says how each failed.
+// protocol, and package agentserver is the other side of it. [Chain] asks several sources in order,
+// within one timeout, and says how each failed.
 //
 // # Goals
 //

@@ -11,9 +11,8 @@ import (
 
 // The sources by their names.
 const (
-	sourceAPIServer   = "API server"
-	sourceAgent       = "node agent"
-	sourceAnnotations = "annotations from the runtime"
+	sourceAPIServer = "API server"
+	sourceAgent     = "node agent"
 )
 
 // The kinds of [*Error], for errors.Is.
@@ -60,16 +59,13 @@ var (
 	ErrProtocol = errors.New("speaks another version of the protocol")
 	// ErrRequest means that the agent doesn't take the request: it is too large or malformed.
 	ErrRequest = errors.New("does not take the request")
-	// ErrIncomplete means that the source knows something about the pod, but not enough to decide. No
-	// server was asked.
-	ErrIncomplete = errors.New("do not say enough")
 )
 
 // Error says why a source returned no pod, or why the node agent did not take a request.
 type Error struct {
 	// Kind is one of the errors above. Most are worded to follow the source's name.
 	Kind error
-	// Source names the source for people: "API server", "node agent", "annotations from the runtime".
+	// Source names the source for people: "API server" or "node agent".
 	Source string
 	// Pod is the pod that was asked for; zero if the request was about none.
 	Pod Ref
@@ -131,8 +127,6 @@ func (e *Error) Remedy() string {
 	switch {
 	case isAny(e.Kind, ErrRef):
 		return "this is what the container runtime passed in CNI_ARGS: see its log"
-	case isAny(e.Kind, ErrIncomplete):
-		return "let the plugin have another source: the node agent, or the API server"
 	case e.Source == sourceAgent:
 		return e.agentRemedy()
 	default:

@@ -47,7 +47,7 @@ func ExampleParsePod() {
 	// not a Pod, version v1: it is of kind "Deployment", version "apps/v1"
 }
 
-func ExampleAnnotations() {
+func ExampleRuntimeConfig() {
 	// What a runtime passes in the plugin's configuration, under "runtimeConfig".
 	runtime := podsource.RuntimeConfig{PodAnnotations: map[string]string{"kubernetes.io/config.source": "api"}}
 	mesh := sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"}

@@ -56,30 +56,3 @@ func TestByAnnotationsAgrees(t *testing.T) {
 		}
 	}
 }
-
-func TestAnnotationsSuffice(t *testing.T) {
-	t.Parallel()
-	plain := Dialect{
-		Membership: Membership{InjectedAnnotation: "mesh.example.com/injected"},
-		Fields:     []Field{{Kind: interception.SourceAnnotation, Keys: []string{"mesh.example.com/ports"}}},
-		Ignored:    []IgnoredKey{{Kind: interception.SourceAnnotation, Key: "mesh.example.com/old"}},
-	}
-	if !plain.AnnotationsSuffice() {
-		t.Error("a dialect that reads annotations alone needs more")
-	}
-	for name, change := range map[string]func(d *Dialect){
-		"Istio":         func(d *Dialect) { *d = Istio() },
-		"no mark":       func(d *Dialect) { d.Membership.InjectedAnnotation = "" },
-		"a container":   func(d *Dialect) { d.Membership.ProxyContainer = "proxy" },
-		"a label":       func(d *Dialect) { d.Membership.OptOut = "mesh.example.com/inject" },
-		"a variable":    func(d *Dialect) { d.Fields = []Field{{Kind: interception.SourceEnv, Keys: []string{"DNS"}}} },
-		"an id":         func(d *Dialect) { d.Fields = []Field{{Kind: interception.SourceField, Keys: []string{"runAsUser"}}} },
-		"an old switch": func(d *Dialect) { d.Ignored = []IgnoredKey{{Kind: interception.SourceEnv, Key: "OLD"}} },
-	} {
-		d := plain
-		change(&d)
-		if d.AnnotationsSuffice() {
-			t.Errorf("%s: annotations suffice", name)
-		}
-	}
-}

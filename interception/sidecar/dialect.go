@@ -96,22 +96,6 @@ func (d Dialect) Parse(pod interception.Pod) (Redirect, []interception.Warning, 
 	return p.redirect, p.warnings, nil
 }
 
-// AnnotationsSuffice reports whether [Mesh.Decide] and Parse look only at a pod's names and
-// annotations. A plugin that receives them from the container runtime then needs no other source.
-// That is so if InjectedAnnotation is the only test of the Membership and every Field and Ignored
-// key is an annotation. [Istio] needs more: labels, and the ids and variables of the proxy
-// container.
-//
-// Annotations do not show whether a pod is in the host's network, but container runtimes call no
-// plugin for such a pod.
-func (d Dialect) AnnotationsSuffice() bool {
-	m := d.Membership
-	m.InjectedAnnotation = ""
-	return d.Membership.InjectedAnnotation != "" && m == Membership{} &&
-		!slices.ContainsFunc(d.Fields, func(f Field) bool { return f.Kind != interception.SourceAnnotation }) &&
-		!slices.ContainsFunc(d.Ignored, func(i IgnoredKey) bool { return i.Kind != interception.SourceAnnotation })
-}
-
 type parser struct {
 	dialect   Dialect
 	pod       interception.Pod
