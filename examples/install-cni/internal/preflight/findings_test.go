@@ -30,22 +30,55 @@ func codes(t *testing.T, v preflight.View) (all []preflight.Code) {
 	return all
 }
 
-// TestFindings has what users complain of, each beside a node that differs in one thing and is
-// fine.
+// view is a node, and what is found there.
+type view struct {
+	preflight.View
+	want []preflight.Code
+}
+
+// check tests what is found on each node, beside nodes that differ in one thing and are fine.
+func check(t *testing.T, views map[string]view) {
+	t.Helper()
+	for name, test := range views {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, codes(t, test.View)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func list(codes ...preflight.Code) []preflight.Code { return codes }
+
+// TestFindings has nodes without findings, and those that other programs' complaints are not about.
 func TestFindings(t *testing.T) {
 	t.Parallel()
+	check(t, map[string]view{
+		"nothing":       {preflight.View{}, nil},
+		"a bridge":      {preflight.View{Configs: []preflight.Config{config("10-bridge.conflist", `{"type":"bridge"}`)}, EarlyDemux: true}, nil},
+		"no privileges": {preflight.View{Unknown: []string{"policy rules: operation not permitted"}}, list(preflight.Unknown)},
+		"no JSON":       {preflight.View{Configs: []preflight.Config{{Name: "10-x.conflist", Text: []byte("{")}}}, nil},
+	})
+}
+
+// TestSettingsOfCiliumAreNamed finds a configuration that Cilium has renamed, and its datapath
+// (docs/ambient-complaints.md, E7). For its policies see TestPoliciesThatBlockTheMeshAreNamed.
+func TestSettingsOfCiliumAreNamed(t *testing.T) {
+	t.Parallel()
 	cilium := config("05-cilium.conflist", `{"type":"cilium-cni"}`)
-	list := func(codes ...preflight.Code) []preflight.Code { return codes }
-	for name, test := range map[string]struct {
-		view preflight.View
-		want []preflight.Code
-	}{
-		"nothing":                   {preflight.View{}, nil},
-		"a bridge":                  {preflight.View{Configs: []preflight.Config{config("10-bridge.conflist", `{"type":"bridge"}`)}, EarlyDemux: true}, nil},
-		"Cilium, exclusive":         {preflight.View{Configs: []preflight.Config{cilium, {Name: "10-aws.conflist.cilium_bak"}}}, list(preflight.CiliumExclusive)},
-		"Cilium, chained":           {preflight.View{Configs: []preflight.Config{cilium}}, nil},
-		"another's backup":          {preflight.View{Configs: []preflight.Config{{Name: "10-aws.conflist.cilium_bak"}}}, nil},
-		"Cilium's datapath":         {preflight.View{Links: []preflight.Link{{Name: "cilium_host"}}}, list(preflight.CiliumDatapath)},
+	check(t, map[string]view{
+		"Cilium, exclusive": {preflight.View{Configs: []preflight.Config{cilium, {Name: "10-aws.conflist.cilium_bak"}}}, list(preflight.CiliumExclusive)},
+		"Cilium, chained":   {preflight.View{Configs: []preflight.Config{cilium}}, nil},
+		"another's backup":  {preflight.View{Configs: []preflight.Config{{Name: "10-aws.conflist.cilium_bak"}}}, nil},
+		"Cilium's datapath": {preflight.View{Links: []preflight.Link{{Name: "cilium_host"}}}, list(preflight.CiliumDatapath)},
+	})
+}
+
+// TestDatapathsThatBypassTheHostAreNamed finds Calico's eBPF and Terway's links (E8).
+func TestDatapathsThatBypassTheHostAreNamed(t *testing.T) {
+	t.Parallel()
+	check(t, map[string]view{
 		"Calico's eBPF, by a link":  {preflight.View{Links: []preflight.Link{{Name: "bpfin.cali"}}}, list(preflight.CalicoEBPF)},
 		"Calico's eBPF, by program": {preflight.View{Links: []preflight.Link{{Name: "eth0", Programs: []string{"cali_tc_preambl"}}}}, list(preflight.CalicoEBPF)},
 		"Calico with iptables":      {preflight.View{Links: []preflight.Link{{Name: "cali12345", Programs: []string{"other"}}, {Name: "tunl0"}}}, nil},
@@ -57,26 +90,38 @@ func TestFindings(t *testing.T) {
 			preflight.View{Configs: []preflight.Config{{Name: "10-terway.conf", Text: []byte(`{"type":"terway","eniip_virtual_type":"IPVlan"}`)}}},
 			list(preflight.TerwayDatapath),
 		},
-		"Terway by veth":       {preflight.View{Configs: []preflight.Config{config("10-terway.conflist", `{"type":"terway","eniip_virtual_type":"Veth"}`)}}, nil},
-		"branch ENI":           {preflight.View{Rules: []preflight.Rule{{Priority: 10, From: "vlan1a2b3c", Table: 101}}}, list(preflight.BranchENI)},
-		"rules of the kernel":  {preflight.View{Rules: []preflight.Rule{{Table: 255}, {Priority: 32766, Table: 254}}}, nil},
+		"Terway by veth": {preflight.View{Configs: []preflight.Config{config("10-terway.conflist", `{"type":"terway","eniip_virtual_type":"Veth"}`)}}, nil},
+	})
+}
+
+// TestSecurityGroupsForPodsAreNamed finds the policy rules of branch interfaces in AWS (E9).
+func TestSecurityGroupsForPodsAreNamed(t *testing.T) {
+	t.Parallel()
+	check(t, map[string]view{
+		"branch ENI":          {preflight.View{Rules: []preflight.Rule{{Priority: 10, From: "vlan1a2b3c", Table: 101}}}, list(preflight.BranchENI)},
+		"rules of the kernel": {preflight.View{Rules: []preflight.Rule{{Table: 255}, {Priority: 32766, Table: 254}}}, nil},
+	})
+}
+
+// TestMissingFeaturesOfTheKernelAreNamed lists what each dataplane lacks (E10).
+func TestMissingFeaturesOfTheKernelAreNamed(t *testing.T) {
+	t.Parallel()
+	check(t, map[string]view{
+		"an old kernel": {preflight.View{Missing: []string{"nftables: no socket expression", "iptables: no match mark"}}, list(preflight.KernelFeatures)},
+	})
+}
+
+// TestForeignUsersOfOurNumbersAreNamed finds programs of the host that use what the mesh needs (E20).
+func TestForeignUsersOfOurNumbersAreNamed(t *testing.T) {
+	t.Parallel()
+	check(t, map[string]view{
 		"source-based routing": {preflight.View{Configs: []preflight.Config{config("10-x.conflist", `{"type":"sbr"}`)}}, list(preflight.SourceRouting)},
-		"an old kernel":        {preflight.View{Missing: []string{"nftables: no socket expression", "iptables: no match mark"}}, list(preflight.KernelFeatures)},
 		"a foreign priority":   {preflight.View{Rules: []preflight.Rule{{Priority: 512, Table: 7}, {Priority: 512, Table: 8}}}, list(preflight.ForeignPriority)},
 		"the probes' address": {
 			preflight.View{Links: []preflight.Link{{Name: "lo", Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("169.254.7.127")}}}},
 			list(preflight.ForeignAddress),
 		},
-		"no privileges": {preflight.View{Unknown: []string{"policy rules: operation not permitted"}}, list(preflight.Unknown)},
-		"no JSON":       {preflight.View{Configs: []preflight.Config{{Name: "10-x.conflist", Text: []byte("{")}}}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if diff := cmp.Diff(test.want, codes(t, test.view)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
+	})
 }
 
 // TestBranchENI says what to do about the kernel's early demultiplexing where it is on.
@@ -91,8 +136,9 @@ func TestBranchENI(t *testing.T) {
 	}
 }
 
-// TestPolicies has NetworkPolicies that block the mesh (E19), and those that do not.
-func TestPolicies(t *testing.T) {
+// TestPoliciesThatBlockTheMeshAreNamed has NetworkPolicies that block the mesh (E19), or Cilium's
+// probes (E7), and those that do not.
+func TestPoliciesThatBlockTheMeshAreNamed(t *testing.T) {
 	t.Parallel()
 	const client = `[{"podSelector":{"matchLabels":{"app":"client"}}}]`
 	for name, test := range map[string]struct {
