@@ -87,7 +87,8 @@ func (w *worker) takeEvents(ctx context.Context, alert <-chan struct{}) error {
 
 func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event) error {
 	same := w.namespace != nil && w.namespace.ID() == e.namespace.ID()
-	if !same && (w.namespace != nil || w.recorded) {
+	recorded := w.namespace == nil && w.recorded && !w.damaged && w.recordedIn == e.namespace.ID() // before a restart
+	if !same && !recorded && (w.namespace != nil || w.recorded) {
 		if err := errors.Join(w.withdraw(ctx, alert), w.forgetRecord()); err != nil {
 			return fmt.Errorf("give up %s, which %s replaces: %w", w.namespace, e.namespace, err)
 		}
@@ -102,7 +103,9 @@ func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event)
 	for _, former := range w.waiting {
 		close(former.replaced)
 	}
-	w.waiting, w.event, w.plan = []*event{e}, e, nil
+	if w.waiting, w.event = []*event{e}, e; !recorded {
+		w.plan = nil
+	}
 	return errors.Join(w.close(), w.use(e.namespace))
 }
 
