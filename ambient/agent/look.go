@@ -139,10 +139,11 @@ func (w *worker) makePlan() (*interception.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	overrides, _, err := o.Vocabulary.Parse(w.pod.Pod, o.Defaults)
+	overrides, warnings, err := o.Vocabulary.Parse(w.pod.Pod, o.Defaults)
 	if err != nil {
 		return nil, err
 	}
+	w.warnings = warnings
 	plan, err := ambient.PodPlan(overrides, o.Numbers, facts, o.Owner)
 	if err == nil && w.event == nil && !o.CaptureExisting {
 		plan = plan.Sparing() // programs run there already

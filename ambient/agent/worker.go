@@ -25,6 +25,8 @@ type Pod struct {
 	Step ambient.Step
 	// Err is the last failure; nil if there is none since the last success.
 	Err error
+	// Warnings are about the pod's annotations without an effect, as they were when its plan was made.
+	Warnings []interception.Warning
 	// Since is when Step and Err became what they are.
 	Since time.Time
 }
@@ -51,6 +53,7 @@ type worker struct {
 	recorded   bool // the journal may have a record
 	recordedIn interception.NetnsID
 	damaged    bool // the record that the journal has cannot be read
+	warnings   []interception.Warning
 	alone      bool // no rules of Istio's own agent are in the namespace
 	set        bool // the server was told of the pod
 	told       bool // and with the open namespace
@@ -276,8 +279,18 @@ func (w *worker) failed(wanted ambient.Wanted, step ambient.Step, err error) tim
 	if errors.Is(err, errNews) {
 		return 0
 	}
+	w.doubt(wanted, step)
 	w.publish(wanted, step, err)
 	return w.failures.Next(time.Now())
+}
+
+// doubt takes the status "enabled" back from a pod that lacks something, and does not get it.
+func (w *worker) doubt(wanted ambient.Wanted, step ambient.Step) {
+	lacks := step == ambient.StepOpen || step == ambient.StepEnter || step == ambient.StepApply
+	if wanted.Enrolled && lacks && w.seen.Status == ambient.StatusEnabled {
+		w.seen.Status = ambient.StatusPending
+		w.agent.options.Annotator.Annotate(w.pod.Pod, w.seen.Status)
+	}
 }
 
 // settle tells those who have handed the namespace over that the pod is as wanted.
@@ -301,7 +314,7 @@ func (w *worker) note(wanted ambient.Wanted, step ambient.Step, err error) {
 		w.state.Since = time.Now()
 	}
 	w.state.Wanted, w.state.Seen, w.state.Step, w.state.Err = wanted, w.seen, step, err
-	w.state.Namespace, w.state.Name = w.pod.Namespace, w.pod.Name
+	w.state.Namespace, w.state.Name, w.state.Warnings = w.pod.Namespace, w.pod.Name, w.warnings
 }
 
 // abandon closes what is open, and leaves everything else as it is.

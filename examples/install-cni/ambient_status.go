@@ -113,6 +113,9 @@ func printAmbientStatus(to io.Writer, format string, node event.Node) error {
 		if pod.Error != "" {
 			fmt.Fprintf(to, "\n%s: %s\n", pod, pod.Error)
 		}
+		for _, warning := range pod.Warnings {
+			fmt.Fprintf(to, "\n%s: warning: %s\n", pod, warning)
+		}
 	}
 	return err
 }

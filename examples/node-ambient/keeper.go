@@ -106,6 +106,9 @@ func podState(p agent.PodStatus) event.PodState {
 	if p.Err != nil {
 		state.Error = p.Err.Error()
 	}
+	for _, warning := range p.Warnings {
+		state.Warnings = append(state.Warnings, warning.String())
+	}
 	if refusal, is := errors.AsType[*zds.AwaitError](p.Err); is {
 		state.Refusal = refusal.Text
 	}

@@ -81,6 +81,8 @@ type PodState struct {
 	Refusal string `json:"refusal,omitempty"`
 	// Since is when Step and Error became what they are.
 	Since time.Time `json:"since,omitzero"`
+	// Warnings are about annotations of the pod that have no effect, each with what would have it.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // String returns namespace and name, or the UID if those are not known.
