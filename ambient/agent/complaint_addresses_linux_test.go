@@ -18,8 +18,8 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
-// TestPodOfDeletedJobLeavesItsAddress has a job end and a new pod get its address, and only then hears of the
-// job's end: the new pod's address stays in the host's sets all the while (E17).
+// TestPodOfDeletedJobLeavesItsAddress has a job end and a new pod get its address, and only then
+// hears of the job's end: the new pod's address stays in the host's sets all the while (E17).
 func TestPodOfDeletedJobLeavesItsAddress(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]ambient.Change{
@@ -108,8 +108,8 @@ func TestAddressOfADisabledFamilyIsSkipped(t *testing.T) {
 	}
 }
 
-// TestPodWithoutIPv6OnLoopbackIsEnrolled has a pod whose lo has no IPv6: it is served by IPv4 (E18).
-// The kernel cannot redirect its connections by IPv6, and drops them.
+// TestPodWithoutIPv6OnLoopbackIsEnrolled has a pod whose lo has no IPv6: it is served by IPv4
+// (E18). The kernel cannot redirect its connections by IPv6, and drops them.
 func TestPodWithoutIPv6OnLoopbackIsEnrolled(t *testing.T) {
 	t.Parallel()
 	for name, dataplane := range hostDataplanes(t) {

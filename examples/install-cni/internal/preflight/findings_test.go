@@ -51,7 +51,7 @@ func check(t *testing.T, views map[string]view) {
 
 func list(codes ...preflight.Code) []preflight.Code { return codes }
 
-// TestFindings has nodes without findings, and those that other programs' complaints are not about.
+// TestFindings has nodes without findings, and what no complaint is about.
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	check(t, map[string]view{
@@ -111,7 +111,8 @@ func TestMissingFeaturesOfTheKernelAreNamed(t *testing.T) {
 	})
 }
 
-// TestForeignUsersOfOurNumbersAreNamed finds programs of the host that use what the mesh needs (E20).
+// TestForeignUsersOfOurNumbersAreNamed finds programs of the host that use what the mesh needs
+// (E20).
 func TestForeignUsersOfOurNumbersAreNamed(t *testing.T) {
 	t.Parallel()
 	check(t, map[string]view{
