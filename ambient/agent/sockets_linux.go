@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
+	mdlayher "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -23,42 +24,63 @@ const (
 	liveStates = 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<8 | 1<<9 | 1<<11 | 1<<12
 )
 
+// socket is a TCP socket as the kernel describes it.
+type socket struct {
+	local, remote netip.AddrPort
+	// mark is 0 for who lacks CAP_NET_ADMIN over the namespace.
+	mark interception.Mark
+}
+
 // proxyListens reports whether each of the proxy's TCP ports has a listener at an unspecified
 // address in the namespace. A listener of IPv6 usually serves both families.
 func proxyListens(in *interception.Netns, n ambient.Numbers) (bool, error) {
 	ports := map[interception.Port]bool{n.OutboundPort: true, n.InboundPort: true, n.TunnelPort: true}
-	err := eachSocket(in, listenState, func(port interception.Port, address netip.Addr) (enough bool) {
-		if address.IsUnspecified() {
-			delete(ports, port)
+	err := eachSocket(in, listenState, func(s socket) (enough bool) {
+		if s.local.Addr().IsUnspecified() {
+			delete(ports, interception.Port(s.local.Port()))
 		}
 		return len(ports) == 0
 	})
 	return err == nil && len(ports) == 0, err
 }
 
-// proxyIsConnected reports whether there is a connection in the namespace that was accepted at one
-// of the proxy's ports, as each connection through the proxy is.
+// proxyIsConnected reports whether the proxy carries a connection in the namespace.
 func proxyIsConnected(in *interception.Netns, n ambient.Numbers) (connected bool, err error) {
-	ports := []interception.Port{n.OutboundPort, n.InboundPort, n.TunnelPort}
-	err = eachSocket(in, liveStates, func(port interception.Port, _ netip.Addr) (enough bool) {
-		connected = connected || slices.Contains(ports, port)
+	err = eachSocket(in, liveStates, func(s socket) (enough bool) {
+		connected = connected || s.carries(n)
 		return connected
 	})
 	return connected, err
 }
 
-// eachSocket calls a function with the local end of each TCP socket that is in one of the states,
-// first those of IPv6, until it has enough. Ports tell more than marks do: the proxy's connections
-// to other proxies have its mark, and may outlive those that they have carried.
-func eachSocket(in *interception.Netns, states uint32, do func(port interception.Port, address netip.Addr) (enough bool)) error {
+// carries reports whether the socket is one of a connection that the proxy carries. Most of these
+// were accepted at one of the proxy's ports. What TPROXY has delivered has the local address that
+// the client asked for, and is known by the mark of the listener, which it inherits. So is the
+// proxy's connection to the application. The proxy's connections to other proxies and to resolvers
+// have its mark, too, and may outlive those that they have carried: they do not count.
+func (s socket) carries(n ambient.Numbers) bool {
+	accepting := []interception.Port{n.OutboundPort, n.InboundPort, n.TunnelPort}
+	if slices.Contains(accepting, interception.Port(s.local.Port())) {
+		return true
+	}
+	outlives := []interception.Port{n.TunnelPort, resolverPort}
+	return n.ProxyMark.Matches(s.mark) && !slices.Contains(outlives, interception.Port(s.remote.Port()))
+}
+
+// resolverPort is the port of resolvers (RFC 1035, section 4.2).
+const resolverPort interception.Port = 53
+
+// eachSocket calls a function with each TCP socket that is in one of the states, first those of
+// IPv6, until it has enough.
+func eachSocket(in *interception.Netns, states uint32, do func(socket) (enough bool)) error {
 	err := namespace.Run(in.File(), func() error {
 		for _, family := range []uint8{unix.AF_INET6, unix.AF_INET} {
 			sockets, err := dumpSockets(family, states)
 			if err != nil {
 				return err
 			}
-			for _, socket := range sockets {
-				if do(localEnd(socket)) {
+			for _, one := range sockets {
+				if do(one) {
 					return nil
 				}
 			}
@@ -74,14 +96,16 @@ func eachSocket(in *interception.Netns, states uint32, do func(port interception
 // A request and an answer of sock_diag(7): struct inet_diag_req_v2 and struct inet_diag_msg of
 // include/uapi/linux/inet_diag.h.
 const (
-	requestSize                        = 56
-	messageSize                        = 72
-	localPort, localAddress, remoteEnd = 4, 8, 24
+	requestSize                 = 56
+	messageSize                 = 72
+	localPort, remotePort       = 4, 6
+	localAddress, remoteAddress = 8, 24
+	markAttribute               = 15 // INET_DIAG_MARK
 )
 
-// dumpSockets returns an inet_diag_msg for each of a family's TCP sockets in the states. Package
-// netlink asks for all states: the kernel would then search through all connections of the node.
-func dumpSockets(family uint8, states uint32) ([][]byte, error) {
+// dumpSockets returns a family's TCP sockets in the states. Package netlink asks for all states,
+// and the kernel would then search through all connections of the node. It reads no marks either.
+func dumpSockets(family uint8, states uint32) (all []socket, err error) {
 	request := nl.NewNetlinkRequest(unix.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
 	body := make([]byte, requestSize)
 	body[0], body[1] = family, unix.IPPROTO_TCP
@@ -95,15 +119,37 @@ func dumpSockets(family uint8, states uint32) ([][]byte, error) {
 		if len(answer) < messageSize {
 			return nil, fmt.Errorf("the kernel describes a socket in %d bytes, fewer than the %d of struct inet_diag_msg", len(answer), messageSize)
 		}
+		mark, err := markOf(answer[messageSize:])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, socket{endOf(answer, localAddress, localPort), endOf(answer, remoteAddress, remotePort), interception.Mark(mark)})
 	}
-	return answers, nil
+	return all, nil
 }
 
-// localEnd returns the local port and address of an inet_diag_msg.
-func localEnd(message []byte) (interception.Port, netip.Addr) {
-	address := netip.AddrFrom16([16]byte(message[localAddress:remoteEnd]))
+// endOf returns one end of an inet_diag_msg.
+func endOf(message []byte, address, port int) netip.AddrPort {
+	at := netip.AddrFrom16([16]byte(message[address:]))
 	if message[0] == unix.AF_INET {
-		address = netip.AddrFrom4([4]byte(message[localAddress:]))
+		at = netip.AddrFrom4([4]byte(message[address:]))
 	}
-	return interception.Port(binary.BigEndian.Uint16(message[localPort:])), address
+	return netip.AddrPortFrom(at, binary.BigEndian.Uint16(message[port:]))
+}
+
+// markOf returns the mark among the attributes of a socket, or 0.
+func markOf(attributes []byte) (mark uint32, err error) {
+	d, err := mdlayher.NewAttributeDecoder(attributes)
+	if err != nil {
+		return 0, fmt.Errorf("attributes of a socket: %w", err)
+	}
+	for d.Next() {
+		if d.Type() == markAttribute {
+			mark = d.Uint32()
+		}
+	}
+	if err := d.Err(); err != nil {
+		return 0, fmt.Errorf("attributes of a socket: %w", err)
+	}
+	return mark, nil
 }

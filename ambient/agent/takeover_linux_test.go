@@ -176,6 +176,63 @@ func takeOver(t *testing.T, dataplane hostDataplane, program upstream.Program, u
 	}
 }
 
+// TestDrainOfTProxy takes a pod over that has a connection to it which TPROXY has delivered to the
+// proxy, and withdraws the pod: the rules wait for the connection's end.
+func TestDrainOfTProxy(t *testing.T) {
+	t.Parallel()
+	for name, dataplane := range hostDataplanes(t) {
+		for _, program := range []upstream.Program{upstream.IPTablesNFT, upstream.IPTablesLegacy} {
+			t.Run(fmt.Sprintf("%s from %s", name, program), func(t *testing.T) {
+				t.Parallel()
+				drainOfTProxy(t, dataplane, program)
+			})
+		}
+	}
+}
+
+func drainOfTProxy(t *testing.T, dataplane hostDataplane, program upstream.Program) {
+	t.Helper()
+	n := newNode(t)
+	n.dataplane, n.options.Dataplane, n.options.Sets, n.options.TakeOver = dataplane, dataplane, dataplane, foreignDataplanes(t)
+	pod := n.pod("a")
+	n.formerAgent("a", pod, true)
+	upstream.Install(t, pod.File(), ambient.Upstream{Generation: ambient.GenerationTProxy, IPv6: true}, program)
+	var delivered []*dataplanetest.Connection
+	before := n.relayed(pod)
+	for client, to := range map[string]string{"192.0.2.9": "10.244.1.10:8080", "2001:db8::9": "[fd00:10:244:1::a]:8080"} {
+		c, err := pod.Connect(t.Context(), dataplanetest.Probe{
+			From: dataplanetest.Elsewhere, Src: netip.MustParseAddr(client), Dst: netip.MustParseAddrPort(to),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() }) // the test may have closed it
+		delivered = append(delivered, c)
+	}
+	if relayed := n.relayed(pod) - before; relayed != len(delivered) {
+		t.Fatalf("TPROXY delivers %d of %d connections to the proxy", relayed, len(delivered))
+	}
+	a, _ := n.run()
+	n.startProxy(ambienttest.StartOptions{ProxyOptions: ambienttest.ProxyOptions{Socket: n.options.Socket, Transparent: true}})
+	n.feed <- told(object("a"))
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	n.awaitPods(a, "at rest", func(pods []Pod) bool { return len(pods) == 1 && pods[0].Step == "" && pods[0].Err == nil })
+	n.feed <- told(optedOut("a"))
+	for _, connection := range delivered {
+		n.awaitPods(a, "that it waits for the connection's end", func(pods []Pod) bool {
+			return len(pods) == 1 && pods[0].Step == ambient.StepAwaitDrained
+		})
+		n.exchange(connection)
+		if err := connection.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	n.awaitRest(a)
+	if n.captured(pod) {
+		t.Error("the rules are still there")
+	}
+}
+
 // TestTakeOverBySeveral has rules of several programs in a pod, and dataplanes that decode some of
 // them each, in any order: all go at once, and what only one of the dataplanes knows is no error.
 func TestTakeOverBySeveral(t *testing.T) {
