@@ -12,7 +12,7 @@ func newDataplane(d *Dataplane) (*Dataplane, error) {
 	if d.options.Runner == nil {
 		d.options.Runner = runner{}
 	}
-	d.backend.Kernel, d.backend.Open, d.backend.Supports = kernel.Of, d.open, d.Supports
+	d.backend.Kernel, d.backend.Open, d.backend.Supports, d.backend.Edit = kernel.Of, d.open, d.Supports, d.editSet
 	return d, nil
 }
 

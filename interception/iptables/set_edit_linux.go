@@ -105,6 +105,13 @@ func (d *Dataplane) updateSet(
 		return err
 	}
 	defer release()
+	return d.editSet(ctx, ns, owner, set, edit)
+}
+
+// editSet is updateSet for a caller that holds the namespace's lock.
+func (d *Dataplane) editSet(
+	ctx context.Context, ns *interception.Netns, owner interception.Owner, set interception.SetName, edit interception.SetEdit,
+) error {
 	socket, err := ipset.Dial(d.backend.Kernel(ns.File()))
 	if err != nil {
 		return err

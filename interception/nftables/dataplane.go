@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/backend"
@@ -166,4 +167,12 @@ func (d *Dataplane) Remembered(ctx context.Context, ns *interception.Netns, owne
 // rules: for a dataplane that has taken that over. Use [Dataplane.Remove] otherwise.
 func (d *Dataplane) RemoveRules(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
 	return d.backend.RemoveRules(ctx, ns, owner)
+}
+
+// Members returns the members of the owner's live sets of addresses in ns, with their owners: for a
+// dataplane that takes over, and has the namespace's lock. Use [Dataplane.Observe] otherwise.
+func (d *Dataplane) Members(
+	ctx context.Context, ns *interception.Netns, owner interception.Owner,
+) (map[interception.SetName]map[netip.Addr]string, error) {
+	return d.backend.Members(ctx, ns, owner)
 }

@@ -16,6 +16,7 @@ import (
 
 func newDataplane(d *Dataplane) (*Dataplane, error) {
 	d.backend.Kernel, d.backend.Open, d.backend.Create, d.backend.Supports = kernel.Of, d.open, d.create, d.Supports
+	d.backend.Edit = d.updateSet // it needs no lock
 	return d, nil
 }
 

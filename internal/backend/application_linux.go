@@ -111,10 +111,39 @@ func (a *application) apply(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, a.undo(ctx, change, ahead))
 	}
-	if err := a.relieve(ctx); err != nil {
+	if err = a.carry(ctx); err == nil {
+		err = a.relieve(ctx)
+	}
+	if err != nil {
 		return unfinished(fmt.Errorf("the plan is in place, but %w", err))
 	}
 	return a.finish(ctx, change)
+}
+
+// carry adds the members of the predecessors' live sets to the plan's. The predecessors' rules, which
+// know the members, still stand.
+func (a *application) carry(ctx context.Context) error {
+	if a.Edit == nil || len(a.inherited.from) == 0 {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	has, err := a.Members(ctx, a.ns, a.plan.Owner)
+	if err != nil {
+		return err
+	}
+	missing, err := a.inherited.carry(ctx, a.ns, a.plan, has)
+	if err != nil {
+		return err
+	}
+	for set, members := range missing {
+		if len(members) == 0 {
+			continue
+		}
+		if err := a.Edit(ctx, a.ns, a.plan.Owner, set, interception.SetEdit{Add: members}); err != nil {
+			return fmt.Errorf("carry the members of set %s over: %w", set, err)
+		}
+	}
+	return nil
 }
 
 // undo undoes what was done before a step that failed. If that fails, too, the record ahead stays:

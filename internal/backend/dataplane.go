@@ -23,6 +23,9 @@ type Dataplane struct {
 	// the owner. It takes no lock. It reports false, without an error, if the owner has something,
 	// or if it is unknown what the kernel has done: the plan is then applied under the lock.
 	Create func(ctx context.Context, ns *interception.Netns, p *interception.Plan) (bool, error)
+	// Edit edits a live set of single addresses, as [interception.SetEdit] says, for a caller that
+	// holds the namespace's lock. It is nil for a backend without such sets.
+	Edit func(ctx context.Context, ns *interception.Netns, owner interception.Owner, set interception.SetName, edit interception.SetEdit) error
 	// Supports is the backend's [interception.Dataplane.Supports].
 	Supports func(p *interception.Plan) error
 	// Kernel gives access to a namespace, for what precedes the rules: kernel.Of except in tests.

@@ -55,6 +55,20 @@ func (d *Dataplane) Remembered(ctx context.Context, ns *interception.Netns, owne
 	return lines, found, err
 }
 
+// Members implements [Predecessor].
+func (d *Dataplane) Members(ctx context.Context, ns *interception.Netns, owner interception.Owner) (Members, error) {
+	var state interception.State
+	a := &application{Dataplane: d, ns: ns, plan: &interception.Plan{Owner: owner}}
+	err := d.repeated(ctx, a, func(_ *application, ctx context.Context) error {
+		state = interception.State{Owner: owner}
+		if _, err := a.rules.Look(ctx); err != nil {
+			return err
+		}
+		return a.rules.Observe(ctx, &state)
+	})
+	return state.Owners, err
+}
+
 // RemoveRules implements [Predecessor].
 func (d *Dataplane) RemoveRules(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
 	return d.repeated(ctx, &application{Dataplane: d, ns: ns, plan: &interception.Plan{Owner: owner}}, (*application).removeRules)

@@ -31,6 +31,11 @@ func (d *Dataplane) Remembered(context.Context, *interception.Netns, interceptio
 	return nil, false, interception.ErrUnsupported
 }
 
+// Members implements [Predecessor].
+func (d *Dataplane) Members(context.Context, *interception.Netns, interception.Owner) (Members, error) {
+	return nil, interception.ErrUnsupported
+}
+
 // RemoveRules implements [Predecessor].
 func (d *Dataplane) RemoveRules(context.Context, *interception.Netns, interception.Owner) error {
 	return interception.ErrUnsupported

@@ -7,7 +7,7 @@
 //	Dataplane.Apply ──▶ lock ──▶ Look ──▶ predecessors ──▶ Prepare ──▶ Remember ──▶ Do ──▶ Write ──▶
 //	                    └─ again, when another program      (package route)   └─ Undo, Remember
 //	                       changes rules meanwhile
-//	──▶ the predecessors' rules go ──▶ Settle ──▶ Remember
+//	──▶ members carried over ──▶ the predecessors' rules go ──▶ Settle ──▶ Remember
 //
 // Until Write the namespace holds the old plan's rules, and everything that they need. From then on
 // it holds the new plan's, and all that remains is to remove what is left of the old plan. If that

@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
+	"net/netip"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/route"
@@ -15,8 +18,8 @@ import (
 // what precedes the rules, such as routes, in the same way, so only the rules and the record kept
 // with them change hands.
 //
-// Apply and Remove hold the namespace's lock when they call RemoveRules, and may hold it when they
-// call Remembered. The methods do not take the lock themselves.
+// Apply and Remove hold the namespace's lock when they call RemoveRules and Members, and may hold
+// it when they call Remembered. The methods do not take the lock themselves.
 type Predecessor interface {
 	// Name returns the dataplane's name, such as [NFTables].
 	Name() string
@@ -25,7 +28,13 @@ type Predecessor interface {
 	Remembered(ctx context.Context, ns *interception.Netns, owner interception.Owner) (lines []string, found bool, err error)
 	// RemoveRules removes the owner's rules and the lines from ns, and leaves everything else.
 	RemoveRules(ctx context.Context, ns *interception.Netns, owner interception.Owner) error
+	// Members returns the members of the owner's live sets of single addresses, as in
+	// [interception.State].Owners.
+	Members(ctx context.Context, ns *interception.Netns, owner interception.Owner) (Members, error)
 }
+
+// Members are the members of live sets of single addresses, with their owners.
+type Members = map[interception.SetName]map[netip.Addr]string
 
 // The names of this module's dataplanes.
 const (
@@ -93,4 +102,39 @@ func (i *inheritance) relieve(ctx context.Context, ns *interception.Netns, owner
 	}
 	i.from = left
 	return errors.Join(errs...)
+}
+
+// carry returns what a plan's live sets of single addresses lack of the predecessors' members.
+// Members without an owner are another program's, and are left out.
+func (i *inheritance) carry(ctx context.Context, ns *interception.Netns, p *interception.Plan, has Members) (Members, error) {
+	missing := Members{}
+	for _, from := range i.from {
+		theirs, err := from.Members(ctx, ns, p.Owner)
+		if err != nil {
+			return nil, fmt.Errorf("read the sets of %s: %w", from.Name(), err)
+		}
+		for set := range addressSets(p) {
+			lacks := maps.Clone(theirs[set.Name])
+			maps.DeleteFunc(lacks, func(a netip.Addr, owner string) bool {
+				_, there := has[set.Name][a]
+				return there || owner == "" || interception.FamilyOf(a) != set.Family
+			})
+			if missing[set.Name] == nil {
+				missing[set.Name] = map[netip.Addr]string{}
+			}
+			maps.Copy(missing[set.Name], lacks)
+		}
+	}
+	return missing, nil
+}
+
+// addressSets yields a plan's live sets of single addresses.
+func addressSets(p *interception.Plan) iter.Seq[interception.Set] {
+	return func(yield func(interception.Set) bool) {
+		for set := range p.Sets() {
+			if set.Live && set.Addresses && !yield(set) {
+				return
+			}
+		}
+	}
 }
