@@ -71,6 +71,11 @@ type Options struct {
 	// The caller closes the namespace.
 	Host *interception.Netns
 	Sets SetEditor
+	// Branches makes the agent look for pods that the network's plugin routes by tables of their own,
+	// such as those of AWS that have security groups, and has the host reach these, too
+	// ([ambient.Branch]). It does so only where net.ipv4.tcp_early_demux is 0 on the host, as that
+	// plugin sets it: elsewhere the kernel would go past the tables.
+	Branches bool
 	// TakeOver are dataplanes by which the agent finds the rules of Istio's own agent in a pod, and
 	// removes them once its own are in place ([ambient.Recognise]). Their routes and policy rules
 	// become the agent's if Dataplane is a [Claimer]. Rules that some program has

@@ -32,6 +32,7 @@ type sets struct {
 	// suspended means that no pod is in the mesh, by command, and the host has no rules.
 	suspended bool
 	has       map[interception.Family]bool
+	branches  []ambient.Branch      // those of the plan
 	owner     map[netip.Addr]string // UIDs
 	// former are the pods from which another one has taken an address that it still has. They do not
 	// take it back: the last one to get an address is the one that runs.
@@ -94,13 +95,14 @@ func (s *sets) refresh(ctx context.Context) error {
 	if s.isSuspended() {
 		return nil
 	}
-	plan, state, err := s.restore(ctx)
+	plan, branches, state, err := s.restore(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ready = err == nil; !s.ready {
 		return fmt.Errorf("keep the host's rules: %w", err)
 	}
 	before := s.owner
+	s.branches = branches
 	s.owner, s.has = map[netip.Addr]string{}, map[interception.Family]bool{}
 	for _, members := range state.Owners { // Apply keeps the members
 		maps.Copy(s.owner, members)
@@ -126,21 +128,50 @@ func (s *sets) takeLost() []string {
 }
 
 // restore makes the host hold its plan, and returns what it held before.
-func (s *sets) restore(ctx context.Context) (*interception.Plan, interception.State, error) {
+func (s *sets) restore(ctx context.Context) (plan *interception.Plan, branches []ambient.Branch, state interception.State, err error) {
 	o := s.options
 	facts, err := netfacts.Read(o.Host)
 	if err != nil {
-		return nil, interception.State{}, err
+		return nil, nil, state, err
 	}
-	plan, err := ambient.HostPlan(o.Numbers, facts, o.Owner)
-	if err != nil {
-		return nil, interception.State{}, err
+	if state, err = o.Dataplane.Observe(ctx, o.Host, o.Owner); err != nil {
+		return nil, nil, state, err
 	}
-	state, err := o.Dataplane.Observe(ctx, o.Host, o.Owner)
-	if err == nil && differs(plan, state) {
+	var members []netip.Addr
+	for _, of := range state.Owners {
+		members = slices.AppendSeq(members, maps.Keys(of))
+	}
+	if branches, err = s.findBranches(members); err != nil {
+		return nil, nil, state, err
+	}
+	if plan, err = ambient.HostPlan(o.Numbers, facts, o.Owner, branches...); err == nil && differs(plan, state) {
 		err = o.Dataplane.Apply(ctx, o.Host, plan)
 	}
-	return plan, state, err
+	return plan, branches, state, err
+}
+
+// findBranches returns the branches of some of the members, in the order of addresses.
+func (s *sets) findBranches(members []netip.Addr) ([]ambient.Branch, error) {
+	if !s.options.Branches {
+		return nil, nil
+	}
+	return findBranches(s.options.Host, members)
+}
+
+// branch puts the branches of a pod that has come or gone into the host's plan, or out of it.
+func (s *sets) branch(ctx context.Context, addresses []netip.Addr) error {
+	if !s.options.Branches {
+		return nil
+	}
+	s.mu.Lock()
+	members := slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return s.owner[a] == "" })
+	known := slices.DeleteFunc(slices.Clone(s.branches), func(b ambient.Branch) bool { return !slices.Contains(addresses, b.Pod) })
+	s.mu.Unlock()
+	found, err := s.findBranches(members)
+	if err != nil || slices.Equal(found, known) {
+		return err
+	}
+	return s.refresh(ctx)
 }
 
 // holds reports whether a pod has all of these addresses in the sets, and no others. One that
@@ -208,13 +239,18 @@ func (s *sets) enter(ctx context.Context, uid string, addresses []netip.Addr) er
 		return err
 	}
 	others := s.others(uid, addresses)
-	return s.edit(ctx, slices.Concat(addresses, others), func(edit *interception.SetEdit, a netip.Addr) {
+	all := slices.Concat(addresses, others)
+	err := s.edit(ctx, all, func(edit *interception.SetEdit, a netip.Addr) {
 		if slices.Contains(others, a) {
 			edit.Remove[a] = uid
 		} else {
 			edit.Add[a] = uid
 		}
 	})
+	if err != nil {
+		return err
+	}
+	return s.branch(ctx, all)
 }
 
 // leave removes the addresses that are the pod's.
@@ -222,7 +258,11 @@ func (s *sets) leave(ctx context.Context, uid string) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
-	return s.edit(ctx, s.of(uid), func(edit *interception.SetEdit, a netip.Addr) { edit.Remove[a] = uid })
+	members := s.of(uid)
+	if err := s.edit(ctx, members, func(edit *interception.SetEdit, a netip.Addr) { edit.Remove[a] = uid }); err != nil {
+		return err
+	}
+	return s.branch(ctx, members)
 }
 
 // prepare reads the members if they are not known.
@@ -307,6 +347,7 @@ func (s *sets) suspend(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.suspended, s.ready = true, true
 	s.owner, s.has, s.former = map[netip.Addr]string{}, map[interception.Family]bool{}, map[netip.Addr][]string{}
+	s.branches = nil
 	return nil
 }
 

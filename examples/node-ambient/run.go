@@ -164,7 +164,7 @@ func agentOptions(ctx context.Context, o options, report *reporter, log *slog.Lo
 	return agent.Options{
 		Socket: o.proxy, Dataplane: planes.chosen, Sets: planes.chosen, TakeOver: planes.foreign, Finder: finder,
 		Journal: journal.Journal{Directory: o.journal}, Owner: ambientconf.Owner, Policy: policy, Vocabulary: ambient.Istio(),
-		Defaults: ambient.DefaultOverrides(o.settings.DNS), Numbers: ambient.IstioNumbers(), Host: host,
+		Defaults: ambient.DefaultOverrides(o.settings.DNS), Numbers: ambient.IstioNumbers(), Host: host, Branches: !o.settings.NoBranches,
 		Closed: o.settings.Closed, CaptureExisting: o.settings.CaptureExisting, DrainTimeout: drain,
 		Unnoticed: func(err error) {
 			log.Warn("changes of rules by other programs are found in rounds only: grant NET_BROADCAST to have them noticed", "error", err)

@@ -35,6 +35,9 @@ type Config struct {
 	CaptureExisting bool `json:"captureExisting,omitempty"`
 	// NoHost leaves the host without rules for probes.
 	NoHost bool `json:"noHost,omitempty"`
+	// NoBranches leaves the host without policy rules for pods that have routing tables of their own,
+	// such as those of AWS with security groups ([ambient.Branch]).
+	NoBranches bool `json:"noBranches,omitempty"`
 	// Dataplane is "nftables", "iptables", or empty for the first that this machine can use.
 	Dataplane string `json:"dataplane,omitempty"`
 	// DrainTimeout is how long a withdrawn pod may keep connections through the proxy, such as "30s";

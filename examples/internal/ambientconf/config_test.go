@@ -19,7 +19,7 @@ func pod(labels map[string]string) ambient.Pod {
 func TestParse(t *testing.T) {
 	t.Parallel()
 	c, err := ambientconf.Parse(`{"selectors":[{"podSelector":{"matchLabels":{"mesh":"yes"}}}],"excludeNamespaces":["bank"],"proxyNamespace":"mesh",
-		"proxyLabels":{"app":"proxy"},"dns":true,"closed":true,"captureExisting":true,"noHost":true,"dataplane":"iptables","drainTimeout":"5s"}`)
+		"proxyLabels":{"app":"proxy"},"dns":true,"closed":true,"captureExisting":true,"noHost":true,"noBranches":true,"dataplane":"iptables","drainTimeout":"5s"}`)
 	if err != nil {
 		t.Fatal(err)
 	}
