@@ -120,8 +120,8 @@ func (a *application) apply(ctx context.Context) error {
 	return a.finish(ctx, change)
 }
 
-// carry adds the members of the predecessors' live sets to the plan's. The predecessors' rules, which
-// know the members, still stand.
+// carry adds the members of the predecessors' live sets to the plan's. The predecessors' rules,
+// which know the members, still stand.
 func (a *application) carry(ctx context.Context) error {
 	if a.Edit == nil || len(a.inherited.from) == 0 {
 		return nil
