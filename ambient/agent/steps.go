@@ -87,7 +87,7 @@ func (w *worker) takeEvents(ctx context.Context, alert <-chan struct{}) error {
 
 func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event) error {
 	same := w.namespace != nil && w.namespace.ID() == e.namespace.ID()
-	recorded := w.namespace == nil && w.recorded && !w.damaged && w.recordedIn == e.namespace.ID() // before a restart
+	recorded := w.isRecorded(e.namespace)
 	if !same && !recorded && (w.namespace != nil || w.recorded) {
 		if err := errors.Join(w.withdraw(ctx, alert), w.forgetRecord()); err != nil {
 			return fmt.Errorf("give up %s, which %s replaces: %w", w.namespace, e.namespace, err)
@@ -107,6 +107,11 @@ func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event)
 		w.plan = nil
 	}
 	return errors.Join(w.close(), w.use(e.namespace))
+}
+
+// isRecorded reports whether the record is of a namespace that has not been opened since a restart.
+func (w *worker) isRecorded(namespace *interception.Netns) bool {
+	return w.namespace == nil && w.recorded && !w.damaged && w.recordedIn == namespace.ID()
 }
 
 // open finds the pod's namespace.
