@@ -120,16 +120,14 @@ func (v View) terway(plugins []plugin) (all []Finding) {
 }
 
 // branches recognises the links of AWS's plugin by its policy rules: those come from a vlan link.
+// The agent's own rules make probes of these pods work only where the kernel routes their packets.
 func (v View) branches() []Finding {
 	for _, rule := range v.Rules {
-		if strings.HasPrefix(rule.From, "vlan") {
-			do := "leave pods with security groups of their own out of the mesh, or give them probes that run in the pod (exec)"
-			if v.EarlyDemux {
-				do = "set DISABLE_TCP_EARLY_DEMUX=true at the DaemonSet aws-node; then " + do
-			}
+		if v.EarlyDemux && strings.HasPrefix(rule.From, "vlan") {
 			return []Finding{{
-				BranchENI, fmt.Sprintf("the policy rule with priority %d routes the link %s of a pod by table %d (security groups for pods): "+
-					"probes of such a pod get no answer once it is in the mesh", rule.Priority, rule.From, rule.Table), do,
+				BranchENI, fmt.Sprintf("the policy rule with priority %d routes the link %s of a pod by table %d (security groups for pods), "+
+					"and net.ipv4.tcp_early_demux is on: probes of such a pod get no answer once it is in the mesh", rule.Priority, rule.From, rule.Table),
+				"set DISABLE_TCP_EARLY_DEMUX=true at the DaemonSet aws-node, or leave pods with security groups of their own out of the mesh",
 			}}
 		}
 	}
@@ -163,7 +161,8 @@ func (v View) features() []Finding {
 // foreign finds what other programs have of our numbers on the host.
 func (v View) foreign(n ambient.Numbers) (all []Finding) {
 	for _, rule := range v.Rules {
-		if rule.Priority == int(n.BranchPriority) {
+		ofBranch := func(other Rule) bool { return other.From != "" && other.Table == rule.Table }
+		if rule.Priority == int(n.BranchPriority) && !slices.ContainsFunc(v.Rules, ofBranch) { // else it is the agent's own
 			all = append(all, Finding{
 				ForeignPriority, fmt.Sprintf("another program has a policy rule with priority %d, to table %d", rule.Priority, rule.Table),
 				"find the program that makes it (ip rule), and give its rule another priority",

@@ -98,7 +98,12 @@ func TestDatapathsThatBypassTheHostAreNamed(t *testing.T) {
 func TestSecurityGroupsForPodsAreNamed(t *testing.T) {
 	t.Parallel()
 	check(t, map[string]view{
-		"branch ENI":          {preflight.View{Rules: []preflight.Rule{{Priority: 10, From: "vlan1a2b3c", Table: 101}}}, list(preflight.BranchENI)},
+		"branch ENI": {
+			preflight.View{Rules: []preflight.Rule{{Priority: 10, From: "vlan1a2b3c", Table: 101}}, EarlyDemux: true}, list(preflight.BranchENI),
+		},
+		"the agent's own rule": {
+			preflight.View{Rules: []preflight.Rule{{Priority: 9, From: "vlan1a2b3c", Table: 255}, {Priority: 10, From: "vlan1a2b3c", Table: 101}, {Priority: 512, Table: 101}}}, nil,
+		},
 		"rules of the kernel": {preflight.View{Rules: []preflight.Rule{{Table: 255}, {Priority: 32766, Table: 254}}}, nil},
 	})
 }
@@ -125,13 +130,13 @@ func TestForeignUsersOfOurNumbersAreNamed(t *testing.T) {
 	})
 }
 
-// TestBranchENI says what to do about the kernel's early demultiplexing where it is on.
+// TestBranchENI has a finding only where the kernel's early demultiplexing is on.
 func TestBranchENI(t *testing.T) {
 	t.Parallel()
 	for _, on := range []bool{true, false} {
 		v := preflight.View{Rules: []preflight.Rule{{Priority: 10, From: "vlan1a2b3c", Table: 101}}, EarlyDemux: on}
 		found := preflight.Findings(v, ambient.IstioNumbers())
-		if len(found) != 1 || strings.Contains(found[0].Do, "DISABLE_TCP_EARLY_DEMUX") != on {
+		if (len(found) == 1) != on || on && !strings.Contains(found[0].Do, "DISABLE_TCP_EARLY_DEMUX") {
 			t.Errorf("early demultiplexing %t: %+v", on, found)
 		}
 	}

@@ -35,6 +35,8 @@ type Ambient struct {
 	ProxyNamespace, ProxyName string
 	// Program is node-ambient; empty: beside this program.
 	Program string
+	// Branches lets the host route probes to pods that have routing tables of their own.
+	Branches bool
 	// DisableSafeUpgrade makes each end of the daemon an uninstall.
 	DisableSafeUpgrade bool
 }
@@ -71,6 +73,9 @@ func inAmbientMode() []Setting {
 		"the proxy's DaemonSet, whose pods the plugin lets pass without a question")
 	t.add("node-ambient", "", optionalPath(func(s *Settings) *string { return &s.Ambient.Program }),
 		"the program that keeps the node's pods in ambient mode; empty: node-ambient beside this one")
+	t.add("ambient-enable-aws-branch-eni-probe", "true", boolean(func(s *Settings) *bool { return &s.Ambient.Branches }),
+		"pods with routing tables of their own, such as those with security groups in AWS, get policy rules on the host by which their probes "+
+			"are answered; only where net.ipv4.tcp_early_demux is 0")
 	t.add("ambient-disable-safe-upgrade", "false", boolean(func(s *Settings) *bool { return &s.Ambient.DisableSafeUpgrade }),
 		"with ambient-enabled, the same as uninstall-on-exit")
 	return t.rows
@@ -134,7 +139,7 @@ func (s Settings) AmbientConfig() (*ambientconf.Config, error) {
 	}
 	config := &ambientconf.Config{
 		Selectors: selectors, ExcludeNamespaces: s.ExcludeNamespaces, ProxyNamespace: s.ambientProxyNamespace(), DNS: a.DNS, Closed: a.Closed,
-		CaptureExisting: a.Existing == existingCapture, DrainTimeout: string(a.DrainTimeout),
+		CaptureExisting: a.Existing == existingCapture, NoBranches: !a.Branches, DrainTimeout: string(a.DrainTimeout),
 	}
 	if chosen := (pluginconf.Config{Dataplane: s.PluginDataplane, NativeNFTables: s.NativeNFTables}).Chosen(); chosen != pluginconf.Auto {
 		config.Dataplane = chosen

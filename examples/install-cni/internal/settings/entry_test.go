@@ -104,16 +104,17 @@ func TestAmbientConfig(t *testing.T) {
 	}
 	config, err := mustLoad(t, nil, "--ambient-enabled", "--node-name=n", "--pod-namespace=mesh", "--exclude-namespaces=a", "--ambient-dns-capture",
 		"--ambient-closed", "--ambient-existing=capture", "--drain-timeout=5s", "--native-nftables", "--ambient-enablement-selector=[{podSelector: {}}]",
+		"--ambient-enable-aws-branch-eni-probe=false",
 	).AmbientConfig()
 	want := &ambientconf.Config{
 		Selectors: json.RawMessage(`[{"podSelector":{},"namespaceSelector":{}}]`), ExcludeNamespaces: []string{"a"}, ProxyNamespace: "mesh", DNS: true,
-		Closed: true, CaptureExisting: true, DrainTimeout: "5s", Dataplane: "nftables",
+		Closed: true, CaptureExisting: true, NoBranches: true, DrainTimeout: "5s", Dataplane: "nftables",
 	}
 	if diff := cmp.Diff(want, config); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	for args, want := range map[string]string{"--dataplane=auto": "", "--dataplane=iptables": "iptables", "--native-nftables=false": ""} {
-		if config, err := mustLoad(t, nil, "--ambient-enabled", "--node-name=n", args).AmbientConfig(); err != nil || config.Dataplane != want {
+		if config, err := mustLoad(t, nil, "--ambient-enabled", "--node-name=n", args).AmbientConfig(); err != nil || config.Dataplane != want || config.NoBranches {
 			t.Errorf("%s: %+v, %v", args, config, err)
 		}
 	}

@@ -42,7 +42,7 @@ func TestDefaults(t *testing.T) {
 		UninstallOnDeletion: true,
 		MetricsAddress:      ":15014",
 		LogLevel:            slog.LevelInfo,
-		Ambient:             Ambient{Existing: "spare", DrainTimeout: "20s", ProxySocket: "/var/run/ztunnel/ztunnel.sock", ProxyName: "ztunnel"},
+		Ambient:             Ambient{Existing: "spare", DrainTimeout: "20s", ProxySocket: "/var/run/ztunnel/ztunnel.sock", ProxyName: "ztunnel", Branches: true},
 		Repair: Repair{
 			Enabled: true, ProcDir: "/host/proc", NetnsDirs: []string{"/host/var/run/netns"},
 			BrokenPodLabel: repair.IstioLabel(), SidecarAnnotation: "sidecar.istio.io/status", Validator: repair.IstioValidator(),
@@ -106,7 +106,7 @@ func TestEveryRow(t *testing.T) {
 		"container-runtime-version": "containerd://2.1.4",
 		"ambient-enabled":           "true", "ambient-enablement-selector": "- podSelector:\n    matchLabels: {mesh: 'yes'}", "ambient-dns-capture": "true",
 		"ambient-existing": "capture", "drain-timeout": "20s", "ambient-closed": "true", "ztunnel-uds-address": "/z/z.sock", "ambient-proxy-namespace": "z",
-		"ambient-proxy-name": "proxy", "node-ambient": "/na", "ambient-disable-safe-upgrade": "true",
+		"ambient-proxy-name": "proxy", "node-ambient": "/na", "ambient-enable-aws-branch-eni-probe": "false", "ambient-disable-safe-upgrade": "true",
 		"status-policy": "strict", "settings-dir": "", "fail-policy": "open", "fail-open-namespaces": "",
 		"fail-closed-namespaces": "a,b", "plugin-timeout": "20s", "abandoned-after": "2h", "plugin-proc-root": "/host/proc", "node-name": "node-1",
 		"cni-network-config": `{"type": "istio-cni"}`, "cni-network-config-file": "/no/such", "log-level": "warn", "cni-net-dir": "/n",
