@@ -98,9 +98,10 @@ type Options struct {
 	// ListenerRound is how often the proxy's listeners are looked for in the pods that it serves; 2 s
 	// if zero. Where they are missing a second later, the proxy is told of the pod anew.
 	ListenerRound time.Duration
-	// Unnoticed makes New go on without CAP_NET_BROADCAST, and is called with the kernel's refusal.
-	// What other programs change is then found in rounds of 5 s at most. Without it (nil) New fails.
-	Unnoticed func(error)
+	// WithoutNotices makes New go on without CAP_NET_BROADCAST, and is called with the kernel's
+	// refusal. What other programs change is then found in rounds of 5 s at most. Without it (nil)
+	// New fails.
+	WithoutNotices func(error)
 	// Parallel is how many pods are worked on at once, not counting those that wait; 8 if zero.
 	Parallel int
 	// Observe is called, from several goroutines, before each step, after each failure, when a pod is
@@ -134,8 +135,8 @@ type Agent struct {
 
 // New listens on the proxy's socket, and reads the journal. The caller then calls [Agent.Run]: a
 // proxy that connects is served from there on. New needs CAP_NET_BROADCAST, to learn of changes in
-// the pods' namespaces, unless Options.Unnoticed is set. The error names a missing option, or is
-// that of [zds.Listen], [ambient.Numbers.Validate], [ambient.Policy.Validate] or the journal.
+// the pods' namespaces, unless Options.WithoutNotices is set. The error names a missing option, or
+// is that of [zds.Listen], [ambient.Numbers.Validate], [ambient.Policy.Validate] or the journal.
 func New(ctx context.Context, o Options) (*Agent, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("ambient agent: %w", err)
@@ -184,8 +185,8 @@ const blindRound = 5 * time.Second
 // that.
 func (a *Agent) openWatch() (err error) {
 	a.watch, err = watch(a.options.Host)
-	if errors.Is(err, os.ErrPermission) && a.options.Unnoticed != nil {
-		a.options.Unnoticed(err)
+	if errors.Is(err, os.ErrPermission) && a.options.WithoutNotices != nil {
+		a.options.WithoutNotices(err)
 		a.watch, a.options.Round, err = notice.Blind(), min(a.options.Round, blindRound), nil
 	}
 	return err

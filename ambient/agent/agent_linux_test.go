@@ -444,9 +444,9 @@ func TestFlushIsNoticed(t *testing.T) {
 	n.connect(pod, 1)
 }
 
-// TestUnnoticed has an agent without CAP_NET_BROADCAST, which it gives up on a thread that ends: it
+// TestWithoutNotices has an agent without CAP_NET_BROADCAST, which it gives up on a thread that ends: it
 // finds in a round what a program has removed.
-func TestUnnoticed(t *testing.T) {
+func TestWithoutNotices(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.options.Round = 100 * time.Millisecond
@@ -473,13 +473,13 @@ func TestUnnoticed(t *testing.T) {
 		return result.agent, result.err
 	}
 	if _, err := unprivileged(); !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), "CAP_NET_BROADCAST") {
-		t.Fatalf("without Unnoticed: %v", err)
+		t.Fatalf("without WithoutNotices: %v", err)
 	}
 	var refusal error
-	n.options.Unnoticed = func(err error) { refusal = err }
+	n.options.WithoutNotices = func(err error) { refusal = err }
 	a, err := unprivileged()
 	if err != nil || !errors.Is(refusal, os.ErrPermission) {
-		t.Fatalf("with Unnoticed: %v, and it is told %v", err, refusal)
+		t.Fatalf("with WithoutNotices: %v, and it is told %v", err, refusal)
 	}
 	n.begin(a)
 	pod := n.pod("a")

@@ -62,7 +62,7 @@ func (k keeper) Withdraw(ctx context.Context, of event.Selection, out func(event
 		return nil, &event.Error{Code: codeOf(err), Message: err.Error()}
 	}
 	// Who withdraws all pods may end this process and the source of the feed at once.
-	if err := k.pods.Confirmed(ctx, uids...); err != nil {
+	if err := k.pods.AwaitAnnotated(ctx, uids...); err != nil {
 		return nil, &event.Error{
 			Code: event.CodeUnfinished, Message: "the pods are out of the mesh, and their annotations do not say so yet: " + err.Error(),
 		}

@@ -166,7 +166,7 @@ func agentOptions(ctx context.Context, o options, report *reporter, log *slog.Lo
 		Journal: journal.Journal{Directory: o.journal}, Owner: ambientconf.Owner, Policy: policy, Vocabulary: ambient.Istio(),
 		Defaults: ambient.DefaultOverrides(o.settings.DNS), Numbers: ambient.IstioNumbers(), Host: host, Branches: !o.settings.NoBranches,
 		Closed: o.settings.Closed, CaptureExisting: o.settings.CaptureExisting, DrainTimeout: drain,
-		Unnoticed: func(err error) {
+		WithoutNotices: func(err error) {
 			log.Warn("changes of rules by other programs are found in rounds only: grant NET_BROADCAST to have them noticed", "error", err)
 		},
 		Proxy: zds.Options{Observe: func(e zds.Event) {

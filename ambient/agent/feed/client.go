@@ -134,9 +134,9 @@ func (c *Client) Annotate(pod interception.Pod, status ambient.Status) {
 	wake(&c.asked)
 }
 
-// Confirmed waits until the source has confirmed the statuses of these pods, or of all if no UID is
-// given. The error wraps the cause of the context's end.
-func (c *Client) Confirmed(ctx context.Context, uids ...string) error {
+// AwaitAnnotated waits until the source has confirmed the statuses of these pods, or of all if no
+// UID is given. The error wraps the cause of the context's end.
+func (c *Client) AwaitAnnotated(ctx context.Context, uids ...string) error {
 	for {
 		c.mu.Lock()
 		left, asked := c.wishes.left(uids), c.asked

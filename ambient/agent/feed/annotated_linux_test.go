@@ -12,9 +12,9 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// TestConfirmed waits for statuses: while there is no source, until one has confirmed them, and for
+// TestAwaitAnnotated waits for statuses: while there is no source, until one has confirmed them, and for
 // a pod that is gone.
-func TestConfirmed(t *testing.T) {
+func TestAwaitAnnotated(t *testing.T) {
 	t.Parallel()
 	path, c := socketPath(t), newCluster()
 	var annotated sync.Map
@@ -23,7 +23,7 @@ func TestConfirmed(t *testing.T) {
 		return nil
 	}
 	a := begin(t, path)
-	if err := a.Confirmed(t.Context()); err != nil {
+	if err := a.AwaitAnnotated(t.Context()); err != nil {
 		t.Errorf("without any status: %v", err)
 	}
 	named := func(uid string) interception.Pod { return interception.Pod{Namespace: "shop", Name: "web", UID: uid} }
@@ -31,15 +31,15 @@ func TestConfirmed(t *testing.T) {
 	a.Annotate(named("2"), ambient.NoStatus)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := a.Confirmed(over); !errors.Is(err, context.Canceled) {
+	if err := a.AwaitAnnotated(over); !errors.Is(err, context.Canceled) {
 		t.Errorf("without a source: %v", err)
 	}
-	if err := a.Confirmed(over, "3"); err != nil {
+	if err := a.AwaitAnnotated(over, "3"); err != nil {
 		t.Errorf("of a pod that has no status: %v", err)
 	}
 	c.serve(t, path, ServerOptions{})
 	c.changes <- told(true, "1") // the other pod is gone
-	if err := errors.Join(a.Confirmed(t.Context(), "1"), a.Confirmed(t.Context())); err != nil {
+	if err := errors.Join(a.AwaitAnnotated(t.Context(), "1"), a.AwaitAnnotated(t.Context())); err != nil {
 		t.Errorf("with a source: %v", err)
 	}
 	if status, _ := annotated.Load("1"); status != ambient.StatusEnabled {
