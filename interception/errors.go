@@ -51,8 +51,8 @@ type ParseError struct {
 	Err error
 }
 
-// Error returns key, value and reason.
-func (e *ParseError) Error() string { return fmt.Sprintf("invalid %s: %v", e.Source, e.Err) }
+// Error returns key, value and reason. Of a long value it shows the first 256 bytes.
+func (e *ParseError) Error() string { return fmt.Sprintf("invalid %s: %v", e.Source.brief(), e.Err) }
 
 // Unwrap returns the reason.
 func (e *ParseError) Unwrap() error { return e.Err }

@@ -91,5 +91,5 @@ func validateName(kind, name string, limit int, first, rest string) error {
 }
 
 func nameError(kind, name, problem string) error {
-	return fmt.Errorf("%w: %s %q: %s", ErrName, kind, name, problem)
+	return fmt.Errorf("%w: %s %s: %s", ErrName, kind, quoteBriefly(name), problem)
 }

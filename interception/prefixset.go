@@ -94,12 +94,12 @@ func ParsePrefix(element string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(element)
 	if err != nil {
 		if addr, addrErr := netip.ParseAddr(element); addrErr == nil && addr.Zone() == "" {
-			return netip.Prefix{}, fmt.Errorf("%q is an address: write it as the prefix %s/%d", element, addr, addr.BitLen())
+			return netip.Prefix{}, fmt.Errorf("%s is an address: write it as the prefix %s/%d", quoteBriefly(element), addr, addr.BitLen())
 		}
-		return netip.Prefix{}, fmt.Errorf("%q is not a CIDR prefix such as 10.0.0.0/8 or 2001:db8::/32", element)
+		return netip.Prefix{}, fmt.Errorf("%s is not a CIDR prefix such as 10.0.0.0/8 or 2001:db8::/32", quoteBriefly(element))
 	}
 	if prefix.Addr().Is4In6() {
-		return netip.Prefix{}, fmt.Errorf("%q is an IPv4-mapped prefix, which no packet on the wire matches: write it as IPv4", element)
+		return netip.Prefix{}, fmt.Errorf("%s is an IPv4-mapped prefix, which no packet on the wire matches: write it as IPv4", quoteBriefly(element))
 	}
 	return prefix, nil
 }

@@ -183,7 +183,7 @@ func ParsePortSet(list string) (PortSet, error) {
 	return ParseRangeSet(list, func(element string) (Range[Port], error) {
 		ports, err := parseRange[Port](element)
 		if err != nil {
-			err = fmt.Errorf("%q is neither a port nor a range of ports: write decimal numbers from 0 to 65535, such as 80,8000-8999", element)
+			err = fmt.Errorf("%s is neither a port nor a range of ports: write decimal numbers from 0 to 65535, such as 80,8000-8999", quoteBriefly(element))
 		}
 		return ports, err
 	})
@@ -219,7 +219,7 @@ func parseIDs[T UID | GID](kind string) func(element string) (Range[T], error) {
 	return func(element string) (Range[T], error) {
 		ids, err := parseRange[T](element)
 		if err != nil {
-			err = fmt.Errorf("%q is not a %s id: write numbers, as the node's %[2]s names mean nothing in a pod", element, kind)
+			err = fmt.Errorf("%s is not a %s id: write numbers, as the node's %[2]s names mean nothing in a pod", quoteBriefly(element), kind)
 		}
 		return ids, err
 	}

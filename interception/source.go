@@ -2,7 +2,11 @@
 
 package interception
 
-import "strconv"
+import (
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+)
 
 // Source is the origin of a parameter's value: the provenance of a rule. Its texts come from the
 // pod. They are meant for humans and never reach the kernel.
@@ -39,6 +43,28 @@ func (s Source) String() string {
 	return string(s.Kind) + " " + s.Key + "=" + strconv.Quote(s.Value)
 }
 
+// shown is how many bytes of a value messages show at most. An annotation can have 256 KiB.
+const shown = 256
+
+// brief returns kind, key and value as String does. Of a long value it shows the beginning, with
+// the length of the whole.
+func (s Source) brief() string {
+	return fmt.Sprintf("%s %s=%s", s.Kind, s.Key, quoteBriefly(s.Value))
+}
+
+// quoteBriefly quotes a text. Of a long one it quotes the beginning, and adds the length of the
+// whole.
+func quoteBriefly(text string) string {
+	if len(text) <= shown {
+		return strconv.Quote(text)
+	}
+	end := shown
+	for end > shown-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return fmt.Sprintf("%q… (%d bytes)", text[:end], len(text))
+}
+
 // Warning is about a setting of a pod that does not have the effect its author may expect.
 type Warning struct {
 	// Source is the key with its value; for an init container, the field and the container's name.
@@ -47,5 +73,5 @@ type Warning struct {
 	Reason string
 }
 
-// String returns the key with its value, and the reason.
-func (w Warning) String() string { return w.Source.String() + ": " + w.Reason }
+// String returns the key with its value, of which it shows the first 256 bytes, and the reason.
+func (w Warning) String() string { return w.Source.brief() + ": " + w.Reason }
