@@ -444,8 +444,8 @@ func TestFlushIsNoticed(t *testing.T) {
 	n.connect(pod, 1)
 }
 
-// TestWithoutNotices has an agent without CAP_NET_BROADCAST, which it gives up on a thread that ends: it
-// finds in a round what a program has removed.
+// TestWithoutNotices has an agent without CAP_NET_BROADCAST, which it gives up on a thread that
+// ends: it finds in a round what a program has removed.
 func TestWithoutNotices(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

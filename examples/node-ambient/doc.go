@@ -23,13 +23,13 @@
 //
 // During a rolling update the node may have two of these processes. The one that was started later
 // serves. It asks the other one, at the event socket, to hand over. That one ends its work, gives
-// up its lock on a file beside the records, and stands by until its standard input ends. A process
-// writes only while it has the lock, so that no two processes write at once. There is one
-// exception: if a process is killed, a program that it has started (iptables-restore) still ends
-// its work.
+// up its lock on a file beside the records, and stands by. A process writes only while it has the
+// lock, so that no two processes write at once. There is one exception: if a process is killed, a
+// program that it has started (iptables-restore) still ends its work.
 //
-// A process that stands by does not serve again, even if the newer one ends: the parent of the
-// newer one starts that again.
+// A process that stands by looks twice a second whether the lock is free, and then serves
+// again: an update that is undone takes the newer process away for good. If the newer one has only
+// failed, its parent starts it again at once, and it asks for the turn as before.
 //
 // # Non-goals
 //

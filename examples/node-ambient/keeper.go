@@ -61,7 +61,8 @@ func (k keeper) Withdraw(ctx context.Context, of event.Selection, out func(event
 	if err != nil {
 		return nil, &event.Error{Code: codeOf(err), Message: err.Error()}
 	}
-	// Who withdraws all pods may end this process and the source of the feed at once.
+	// The daemon's uninstall withdraws all pods, and then ends this process and the source of the
+	// feed.
 	if err := k.pods.AwaitAnnotated(ctx, uids...); err != nil {
 		return nil, &event.Error{
 			Code: event.CodeUnfinished, Message: "the pods are out of the mesh, and their annotations do not say so yet: " + err.Error(),

@@ -35,6 +35,14 @@ func (r *reporter) begin() {
 	r.line(ambientnews.Line{Node: &r.node})
 }
 
+// standBy reports that another process serves the node. What was reported before is over.
+func (r *reporter) standBy() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pods, r.proxies, r.node, r.began = nil, nil, ambientnews.Node{}, false
+	r.line(ambientnews.Line{StandsBy: true})
+}
+
 // pod reports what the agent says of a pod.
 func (r *reporter) pod(p agent.Pod) {
 	news := ambientnews.Pod{

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent"
@@ -35,22 +36,41 @@ func run(ctx context.Context, env environment) int {
 		return exitOK
 	}
 	log := slog.New(slog.NewJSONHandler(env.stderr, &slog.HandlerOptions{Level: o.level}))
-	err = serve(ctx, o, &reporter{to: env.stdout, log: log}, log)
-	if errors.Is(err, errSuperseded) { // its parent would start it again, and both would take turns
-		log.Warn("stands by", "reason", errSuperseded)
-		<-ctx.Done()
-		return exitOK
-	}
-	if err != nil {
+	if err := serveInTurn(ctx, o, &reporter{to: env.stdout, log: log}, log); err != nil {
 		log.Error("ended", "error", err)
 		return exitFailure
 	}
 	return exitOK
 }
 
+// serveInTurn serves the node until the context ends or the work fails. While a newer process
+// serves, it stands by, and it serves again when that one has ended. It does not end instead, to be
+// started again by its parent: it would be the newer one then, and both would take turns.
+func serveInTurn(ctx context.Context, o options, report *reporter, log *slog.Logger) error {
+	started, err := sinceBoot()
+	if err != nil {
+		return fmt.Errorf("ask for the time since boot: %w", err)
+	}
+	for {
+		err := serve(ctx, o, started, report, log)
+		if !errors.Is(err, errSuperseded) {
+			return err
+		}
+		log.Warn("stands by", "reason", err)
+		report.standBy()
+		if err := awaitFree(ctx, o); err != nil {
+			if ctx.Err() != nil {
+				return nil //nolint:nilerr // the process is being stopped
+			}
+			return err
+		}
+		log.Info("serves again: the newer process has ended")
+	}
+}
+
 // serve runs the agent, with its feed and the plugin's socket, until the context ends, one of them
 // fails, or a newer process takes over. What takes time and writes nothing comes before the turn.
-func serve(ctx context.Context, o options, report *reporter, log *slog.Logger) (err error) {
+func serve(ctx context.Context, o options, started time.Duration, report *reporter, log *slog.Logger) (err error) {
 	settings, err := agentOptions(ctx, o, report, log)
 	if err != nil {
 		return err
@@ -58,7 +78,7 @@ func serve(ctx context.Context, o options, report *reporter, log *slog.Logger) (
 	if settings.Host != nil {
 		defer func() { err = errors.Join(err, settings.Host.Close()) }()
 	}
-	turn, err := awaitTurn(ctx, o, patience, log)
+	turn, err := awaitTurn(ctx, o, started, patience, log)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the process is being stopped

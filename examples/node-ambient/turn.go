@@ -22,31 +22,38 @@ type turn struct {
 }
 
 // errSuperseded means that a process that was started later serves the node.
-var errSuperseded = errors.New("a newer process serves the node: this one writes nothing more, and waits for its end")
+var errSuperseded = errors.New("a newer process serves the node: this one writes nothing more, and serves again when the newer one has ended")
 
 const (
 	// askAgain is the time between two attempts to get the turn.
 	askAgain = 50 * time.Millisecond
+	// lookAgain is the time between two looks of a process that stands by. It is longer than a parent
+	// takes to start its process again after a failure, so that the newer one usually goes on.
+	lookAgain = 500 * time.Millisecond
 	// patience is how long a process that has the turn may take to end its work.
 	patience = time.Minute
 )
 
-// awaitTurn waits until this process has the turn. It asks the process that has it to hand over.
-// Two processes never have it at once. The error wraps errSuperseded if the other process was
-// started later. It fails if that process does not end its work within patience.
-func awaitTurn(ctx context.Context, o options, patience time.Duration, log *slog.Logger) (*turn, error) {
-	started, err := sinceBoot()
-	if err != nil {
-		return nil, fmt.Errorf("ask for the time since boot: %w", err)
-	}
-	path := o.journal + ".lock"
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+// openLock opens the file whose lock is the turn.
+func openLock(o options) (*os.File, error) {
+	file, err := os.OpenFile(o.journal+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of the records: %w", err)
 	}
+	return file, nil
+}
+
+// awaitTurn waits until this process has the turn. It asks the process that has it to hand over.
+// Two processes never have it at once. The error wraps errSuperseded if the other process was
+// started later. It fails if that process does not end its work within patience.
+func awaitTurn(ctx context.Context, o options, started, patience time.Duration, log *slog.Logger) (*turn, error) {
+	file, err := openLock(o)
+	if err != nil {
+		return nil, err
+	}
 	t := &turn{file, started}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("another node-ambient has %s locked, and does not hand over "+
-		"within %s: see which process has the file open, and end it", path, patience))
+		"within %s: see which process has the file open, and end it", file.Name(), patience))
 	defer cancel()
 	if err := t.await(ctx, o.events, log); err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -71,6 +78,26 @@ func (t *turn) await(ctx context.Context, events string, log *slog.Logger) error
 		case <-time.After(askAgain):
 		case <-ctx.Done():
 			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// awaitFree waits until no process has the turn. It leaves the turn to the next process that asks.
+func awaitFree(ctx context.Context, o options) error {
+	file, err := openLock(o)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }() // it gives the lock up
+	for {
+		locked, err := tryLock(file)
+		if locked || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }

@@ -168,17 +168,27 @@ func TestTwoProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = newer.cmd.Wait() // it was killed
-	if isLocked(t, path("records.lock")) {
-		t.Error("the older process serves again")
-	}
 	relayed(t, pod, proxy, 1)
-	again := begin(t, program, args...)
+
+	older.await("serves again")
 	if _, err := enrolWhenServed(t, path("events"), pod); err != nil {
 		t.Fatal(err)
 	}
 	relayed(t, pod, proxy, 1)
+	if !isLocked(t, path("records.lock")) || !older.has(pod) {
+		t.Error("without the newer process, the older one does not serve")
+	}
+	again := begin(t, program, args...)
+	older.await("stands by")
+	if _, err := enrolWhenServed(t, path("events"), pod); err != nil {
+		t.Fatal(err)
+	}
+	relayed(t, pod, proxy, 1)
+	if !again.has(pod) || older.has(pod) {
+		t.Errorf("the process that was started last has the namespace open: %t, the first one: %t", again.has(pod), older.has(pod))
+	}
+	older.end() // while it stands by
 	again.end()
-	older.end()
 }
 
 // enrolWhenServed does what the plugin does as soon as a process serves the socket.
@@ -198,16 +208,20 @@ func TestTurn(t *testing.T) {
 	dir := t.TempDir()
 	o := options{journal: filepath.Join(dir, "records"), events: filepath.Join(dir, "events")}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	first, err := awaitTurn(t.Context(), o, time.Minute, log)
+	started, err := sinceBoot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := awaitTurn(t.Context(), o, time.Millisecond, log); err == nil || !strings.Contains(err.Error(), "records.lock") {
+	first, err := awaitTurn(t.Context(), o, started, time.Minute, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := awaitTurn(t.Context(), o, started+1, time.Millisecond, log); err == nil || !strings.Contains(err.Error(), "records.lock") {
 		t.Errorf("beside a process that does not answer: %v", err)
 	}
 	ended := make(chan error, 1)
 	server, err := event.Listen(t.Context(), o.events, event.Options{Enroller: enroller{}, HandOver: func(started time.Duration) error {
-		return (&turn{started: started}).handOver(func(err error) { ended <- err })(started) // as if it was started at the same time
+		return first.handOver(func(err error) { ended <- err })(started)
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +229,7 @@ func TestTurn(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ctx) }()
-	if _, err := awaitTurn(t.Context(), o, time.Minute, log); !errors.Is(err, errSuperseded) || len(ended) > 0 {
+	if _, err := awaitTurn(t.Context(), o, started, time.Minute, log); !errors.Is(err, errSuperseded) || len(ended) > 0 {
 		t.Errorf("beside a process that is not older: %v", err)
 	}
 	cancel()
@@ -225,12 +239,22 @@ func TestTurn(t *testing.T) {
 	if err := <-ended; !errors.Is(err, errSuperseded) {
 		t.Errorf("the work ends with %v", err)
 	}
+	over, stop := context.WithCancel(t.Context())
+	stop()
+	if err := awaitFree(over, o); !errors.Is(err, context.Canceled) {
+		t.Errorf("while a process has the turn: %v", err)
+	}
 	if err := first.close(); err != nil {
 		t.Fatal(err)
 	}
-	second, err := awaitTurn(t.Context(), o, time.Minute, log)
-	if err != nil || second.started <= first.started {
-		t.Fatalf("%+v after %+v, %v", second, first, err)
+	for range 2 { // the turn is left to others
+		if err := awaitFree(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second, err := awaitTurn(t.Context(), o, started, time.Minute, log)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := second.close(); err != nil {
 		t.Error(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// TestAwaitAnnotated waits for statuses: while there is no source, until one has confirmed them, and for
-// a pod that is gone.
+// TestAwaitAnnotated waits for statuses: while there is no source, until one has confirmed them,
+// and for a pod that is gone.
 func TestAwaitAnnotated(t *testing.T) {
 	t.Parallel()
 	path, c := socketPath(t), newCluster()

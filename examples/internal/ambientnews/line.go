@@ -12,6 +12,9 @@ type Line struct {
 	Node *Node `json:"node,omitempty"`
 	// Request is a request of a CNI plugin that was answered.
 	Request *Request `json:"request,omitempty"`
+	// StandsBy reports that a newer process serves the node. Everything that was reported before is
+	// over. With the next Node the program serves again.
+	StandsBy bool `json:"standsBy,omitempty"`
 }
 
 // Pod is how far the agent is with a pod.

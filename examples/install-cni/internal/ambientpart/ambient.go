@@ -148,8 +148,12 @@ func (a *Ambient) takeLine(text []byte, say func(string)) {
 			a.options.OnFailure(line.Pod.Step)
 		}
 	case line.Node != nil:
-		a.state(func(s *state) bool { s.node = *line.Node; return true })
+		a.state(func(s *state) bool { s.node, s.standsBy = *line.Node, false; return true })
 		say(notComplete(*line.Node))
+		a.nudge()
+	case line.StandsBy:
+		a.state(func(s *state) bool { *s = *newState(); s.standsBy = true; return true })
+		say("") // the newer process serves the plugin, too
 		a.nudge()
 	}
 }

@@ -132,6 +132,29 @@ func TestNotReady(t *testing.T) {
 
 // TestProcessThatEndsIsStartedAgain also takes the socket away.
 func TestProcessThatEndsIsStartedAgain(t *testing.T) {
+// TestStandsBy has a process in whose place another daemon's serves, and then itself again.
+func TestStandsBy(t *testing.T) {
+	t.Parallel()
+	lines := []string{
+		`{"node":{"complete":true,"proxies":1}}`, `{"pod":{"uid":"1","wanted":true}}`, `{"standsBy":true}`,
+		`{"request":{"status":200}}`,
+	}
+	f := start(t, lines...)
+	<-f.requests
+	f.await(t, PartName, "")
+	f.await(t, ProxyPartName, "a newer node-ambient serves the node")
+	if diff := cmp.Diff(&State{StandsBy: true}, f.State()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	f = start(t, append(lines, `{"node":{"complete":true,"proxies":2}}`, `{"request":{"status":200}}`)...)
+	<-f.requests
+	<-f.requests
+	f.await(t, ProxyPartName, "")
+	if got := f.State(); got.StandsBy || got.Node.Proxies != 2 || got.Pods[Enrolled] != 0 {
+		t.Errorf("when it serves again: %+v", got)
+	}
+}
+
 	t.Parallel()
 	f := start(t)
 	f.await(t, PartName, "no program")

@@ -10,6 +10,9 @@ import (
 
 // State is what the process of ambient mode has reported.
 type State struct {
+	// StandsBy reports that a newer process serves the node, that of another daemon. Everything else
+	// is then zero.
+	StandsBy bool
 	// Node is the state of the node.
 	Node ambientnews.Node
 	// Pods counts the pods by how far they are; it has each of [Kinds].
@@ -56,8 +59,9 @@ func kindOf(p ambientnews.Pod) Kind {
 
 // state is what a process has reported.
 type state struct {
-	node ambientnews.Node
-	pods map[string]ambientnews.Pod // by UID
+	standsBy bool
+	node     ambientnews.Node
+	pods     map[string]ambientnews.Pod // by UID
 }
 
 func newState() *state { return &state{pods: map[string]ambientnews.Pod{}} }
@@ -74,6 +78,9 @@ func (s *state) takePod(p ambientnews.Pod) (failed bool) {
 }
 
 func (s *state) summary() *State {
+	if s.standsBy {
+		return &State{StandsBy: true}
+	}
 	all := &State{Node: s.node, Pods: map[Kind]int{}, Steps: map[string]int{}}
 	for _, kind := range Kinds() {
 		all.Pods[kind] = 0
@@ -90,7 +97,10 @@ func (s *state) summary() *State {
 
 // proxyReason returns why no proxy is connected; empty if one is.
 func (s *state) proxyReason(socket string) string {
-	if s.node.Proxies > 0 {
+	switch {
+	case s.standsBy:
+		return "a newer node-ambient serves the node, and knows the proxy"
+	case s.node.Proxies > 0:
 		return ""
 	}
 	reason := fmt.Sprintf("no proxy is connected to %s: see whether its pod (ztunnel) runs on this node and mounts that directory", socket)

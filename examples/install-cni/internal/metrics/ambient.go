@@ -20,7 +20,8 @@ type Ambient struct {
 }
 
 // Ambient adds the metrics of ambient mode. The state is nil while its process has not reported:
-// then no proxy counts as connected, and nothing is served about pods.
+// then no proxy counts as connected, and nothing is served about pods. While the process stands by,
+// proxies and pods are those of another daemon.
 func (m *Metrics) Ambient(state func() *ambientpart.State) *Ambient {
 	c := &collector{}
 	connected := c.gauge("ztunnel_connected", "How many proxies are connected to the node's agent of ambient mode.")
@@ -36,6 +37,9 @@ func (m *Metrics) Ambient(state func() *ambientpart.State) *Ambient {
 		}
 		connected(to, float64(s.Node.Proxies))
 		complete(to, flag(s.Node.Complete))
+		if s.StandsBy {
+			return
+		}
 		for _, kind := range ambientpart.Kinds() {
 			pods(to, float64(s.Pods[kind]), string(kind))
 		}

@@ -20,6 +20,9 @@ func TestAmbient(t *testing.T) {
 	a := m.Ambient(func() *ambientpart.State { return state })
 	want(t, m, "ztunnel_connected", "ztunnel_connected 0")
 	want(t, m, "meshcni_ambient_pods")
+	state = &ambientpart.State{StandsBy: true}
+	want(t, m, "ztunnel_connected")
+	want(t, m, "meshcni_ambient_pods")
 	state = &ambientpart.State{
 		Node: ambientnews.Node{Complete: true, Proxies: 2}, Pods: map[ambientpart.Kind]int{ambientpart.Enrolled: 3, ambientpart.Failed: 1},
 		Steps: map[string]int{string(ambient.StepTell): 1, "": 1, "a step of a later version": 1},
