@@ -117,11 +117,22 @@ func (d *daemon) withdraw(ctx context.Context) {
 		d.log.Warn("a pod is still leaving the mesh", "pod", pod.String(), "step", pod.Step, "error", pod.Error)
 	}
 	if err != nil {
-		d.log.Warn("pods are still in the mesh at the uninstall: restart them, or run install-cni ambient withdraw before the next uninstall",
-			"out", out, "left", len(left), "error", err)
+		d.log.Warn(withdrawWarning(left, err), "out", out, "left", len(left), "error", err)
 		return
 	}
 	d.log.Info("all pods have left the mesh", "pods", out)
+}
+
+// withdrawWarning says what an uninstall leaves that could not have all pods leave the mesh.
+func withdrawWarning(left []event.PodState, err error) string {
+	answer, answered := errors.AsType[*event.Error](err)
+	switch {
+	case len(left) > 0:
+		return "pods are still in the mesh at the uninstall: restart them, or run install-cni ambient withdraw before the next uninstall"
+	case answered && answer.Code == event.CodeUnfinished:
+		return "no pod is left in the mesh at the uninstall, but the agent has not done everything: the error says what is left"
+	}
+	return "the agent cannot take the pods out of the mesh at the uninstall: restart those that are in it"
 }
 
 // programBeside returns a program's path: that of the setting, or else beside this program.
