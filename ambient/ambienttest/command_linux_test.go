@@ -197,6 +197,7 @@ func TestCommandRefuses(t *testing.T) {
 		"Tunnels":   func(o *StartOptions) { o.Tunnels = func(netip.Addr) bool { return true } },
 		"Resolvers": func(o *StartOptions) { o.Resolvers = []netip.AddrPort{{}} },
 		"Refuse":    func(o *StartOptions) { o.Refuse = func(zds.Workload) string { return "" } },
+		"Strict":    func(o *StartOptions) { o.Strict = true },
 		"Observe":   func(o *StartOptions) { o.Observe = func(Event) {} },
 		"Faults":    func(o *StartOptions) { o.Faults.NoAck = true },
 		"Numbers":   func(o *StartOptions) { o.Numbers.InboundPort++ },

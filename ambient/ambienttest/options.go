@@ -29,6 +29,9 @@ type ProxyOptions struct {
 	// Refuse returns why the proxy refuses to serve a pod, or "". It may be nil. A pod that was
 	// refused is not retried by itself.
 	Refuse func(zds.Workload) string
+	// Strict makes the proxy reset connections to its pods that come without a tunnel, as ztunnel does
+	// where a policy demands mTLS.
+	Strict bool
 	// Observe is told what the proxy does, also by several goroutines at once. It may be nil.
 	Observe func(Event)
 	// Faults make the proxy misbehave.

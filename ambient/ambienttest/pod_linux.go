@@ -164,8 +164,14 @@ func (p *pod) marked() *net.Dialer {
 	return &net.Dialer{Control: p.control(func(int) error { return nil })}
 }
 
+// errStrict means that a connection came without a tunnel.
+var errStrict = errors.New("connections without a tunnel are refused")
+
 // inbound relays a connection to the pod, with the client's address.
 func (p *pod) inbound(from *net.TCPConn) error {
+	if p.options.Strict {
+		return errStrict
+	}
 	to, err := p.destination(from)
 	if err != nil {
 		return err

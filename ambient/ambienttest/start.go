@@ -81,7 +81,7 @@ func tunnelled(workloads []Workload) func(netip.Addr) bool {
 func (o *StartOptions) foreignTo() error {
 	ports := func(n ambient.Numbers) []any { return []any{n.OutboundPort, n.InboundPort, n.TunnelPort, n.DNSPort} }
 	for name, given := range map[string]bool{
-		"Tunnels": o.Tunnels != nil, "Resolvers": o.Resolvers != nil, "Refuse": o.Refuse != nil, "Observe": o.Observe != nil,
+		"Tunnels": o.Tunnels != nil, "Resolvers": o.Resolvers != nil, "Refuse": o.Refuse != nil, "Strict": o.Strict, "Observe": o.Observe != nil,
 		"Faults": o.Faults != Faults{}, "Numbers: its ports are Istio's": !slices.Equal(ports(o.Numbers), ports(ambient.IstioNumbers())),
 	} {
 		if given {

@@ -126,11 +126,11 @@ func TestCommandLine(t *testing.T) {
 		}
 	}
 	o, err := parse(environment{args: strings.Fields(
-		"-no-hello -no-ack -late-ack 1s -refuse no -refuse-first 2 -unasked -exit-after 3 -twice -stdin -resolver 10.0.0.1:53 proxy ztunnel")})
+		"-no-hello -no-ack -late-ack 1s -refuse no -refuse-first 2 -unasked -exit-after 3 -twice -stdin -strict -resolver 10.0.0.1:53 proxy ztunnel")})
 	want := options{
 		faults: ambienttest.Faults{
 			NoHello: true, NoAck: true, LateAck: time.Second, RefuseFirst: 2, Unasked: true, HangUpAfter: 3, Exit: true, Twice: true,
-		}, refusal: "no", stdin: true, resolvers: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:53")},
+		}, refusal: "no", strict: true, stdin: true, resolvers: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:53")},
 	}
 	if got, want := fmt.Sprintf("%+v", o), fmt.Sprintf("%+v", want); err != nil || got != want {
 		t.Errorf("all flags: got %s, %v, want %s", got, err, want)
@@ -392,6 +392,16 @@ func TestRefuses(t *testing.T) {
 		t.Errorf("the probe is answered %d", code)
 	}
 	p.listening(false)
+}
+
+// TestStrict hands the flag to the proxy.
+func TestStrict(t *testing.T) {
+	t.Parallel()
+	env := environment{args: []string{"-strict"}, getenv: variables(nil), resolvConf: "/is/not/there"}
+	o, err := parse(env)
+	if err != nil || !proxyOptions(env, o, settings{}, nil).Strict || proxyOptions(env, options{}, settings{}, nil).Strict {
+		t.Errorf("%+v, %v", o, err)
+	}
 }
 
 // TestPrivileges starts the program as a user that may enter no namespace.

@@ -43,6 +43,7 @@ Flags:
 type options struct {
 	faults     ambienttest.Faults
 	refusal    string
+	strict     bool
 	resolvers  []netip.AddrPort
 	stdin      bool
 	askVersion bool
@@ -64,6 +65,7 @@ func parse(env environment) (options, error) {
 		return err
 	})
 	flags.StringVar(&o.refusal, "refuse", "", "refuse each pod with this `text`")
+	flags.BoolVar(&o.strict, "strict", false, "reset connections to pods that come without a tunnel")
 	exitAfter := addFaults(flags, &o.faults)
 	err := flags.Parse(env.args)
 	if errors.Is(err, flag.ErrHelp) || err == nil && flags.Arg(0) == "help" {

@@ -99,7 +99,8 @@ func proxyOptions(env environment, o options, s settings, observe func(ambientte
 		resolvers, _ = systemResolvers(env.resolvConf) // without any, queries have no listener
 	}
 	p := ambienttest.ProxyOptions{
-		Socket: s.socket, Numbers: numbers, Transparent: true, Tunnels: s.tunnelled, Resolvers: resolvers, Observe: observe, Faults: o.faults,
+		Socket: s.socket, Numbers: numbers, Transparent: true, Tunnels: s.tunnelled, Resolvers: resolvers, Strict: o.strict,
+		Observe: observe, Faults: o.faults,
 	}
 	if o.refusal != "" {
 		p.Refuse = func(zds.Workload) string { return o.refusal }
