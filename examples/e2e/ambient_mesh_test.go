@@ -58,24 +58,26 @@ func beginUnderLoad(t *testing.T) (a *ambientScenario, server, load *corev1.Pod)
 	return a, server, load
 }
 
-// startProxies creates the objects of Istio's ztunnel chart with the stand-in's image, and waits
-// until a proxy is ready on each node.
-func (a *ambientScenario) startProxies() {
+// startProxies creates the objects of Istio's ztunnel chart with the stand-in's image, and flags of
+// the stand-in, and waits until a proxy is ready on each node.
+func (a *ambientScenario) startProxies(flags ...string) {
 	a.t.Helper()
 	text, err := os.ReadFile("testdata/ztunnel.yaml")
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	const image = "image: istio/ztunnel:latest"
-	if strings.Count(string(text), image) != 1 {
-		a.t.Fatal("there is not one image")
+	const image, arguments = "image: istio/ztunnel:latest", "      - args:\n"
+	if strings.Count(string(text), image) != 1 || strings.Count(string(text), arguments) != 1 {
+		a.t.Fatal("there is not one image with arguments")
 	}
+	given := arguments
+	for _, flag := range flags {
+		given += "        - " + flag + "\n"
+	}
+	changed := strings.NewReplacer(image, "image: "+product.TestReference("ztunnel", "e2e"), arguments, given).Replace(string(text))
 	// istiod makes the ConfigMap that is mounted.
 	const certificate = `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "istio-ca-root-cert", "namespace": "istio-system"}}`
-	all := append(
-		objectsOf(a.t, certificate),
-		objectsOf(a.t, strings.Replace(string(text), image, "image: "+product.TestReference("ztunnel", "e2e"), 1))...,
-	)
+	all := append(objectsOf(a.t, certificate), objectsOf(a.t, changed)...)
 	a.Cleanup("remove the proxies", func(ctx context.Context) error { return a.removeProxies(ctx, all) })
 	createObjects(a.Scenario, all)
 	a.awaitProxies()

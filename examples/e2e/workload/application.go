@@ -6,8 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,24 +30,37 @@ type answer struct {
 	Asked json.RawMessage `json:"asked,omitempty"`
 }
 
-// application answers requests, and records the probes among them.
+// application answers requests, and records the probes among them, and who connects.
 type application struct {
 	name string
 
 	mu     sync.Mutex
 	probes []answer
+	peers  map[peer]bool
 }
+
+// peer is the address at which the application has accepted connections, and a client's.
+type peer struct {
+	Address string `json:"address"`
+	Remote  string `json:"remote"` // without the port
+}
+
+// healthCheck is what a kubelet asks by gRPC (the service grpc.health.v1.Health).
+const healthCheck = "/grpc.health.v1.Health/Check"
 
 // serve answers on ports of all addresses until the context ends.
 func serve(ctx context.Context, name string, ports []string) error {
-	a := &application{name: name}
+	a := &application{name: name, peers: map[peer]bool{}}
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true) // for gRPC
 	failures := make(chan error, len(ports))
 	for _, port := range ports {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("", port))
 		if err != nil {
 			return err
 		}
-		server := &http.Server{Handler: a, ReadHeaderTimeout: time.Minute}
+		server := &http.Server{Handler: a, ReadHeaderTimeout: time.Minute, Protocols: &protocols, ConnState: a.record}
 		go func() { failures <- server.Serve(listener) }()
 	}
 	select {
@@ -56,9 +71,23 @@ func serve(ctx context.Context, name string, ports []string) error {
 	}
 }
 
+// record keeps who has opened a connection.
+func (a *application) record(connection net.Conn, state http.ConnState) {
+	if state != http.StateNew {
+		return
+	}
+	remote, _, err := net.SplitHostPort(connection.RemoteAddr().String())
+	if err != nil {
+		return // every TCP address has a port
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.peers[peer{connection.LocalAddr().String(), remote}] = true
+}
+
 // ServeHTTP answers with what it sees of the request; at /probes, with what it has seen of the
-// kubelet's probes. With ?ask=URL it queries that URL first and includes the answer, so that one
-// request from outside covers both directions.
+// kubelet's probes; at /peers, with who has opened connections. With ?ask=URL it queries that URL
+// first and includes the answer, so that one request from outside covers both directions.
 func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	seen := answer{Application: a.name, Remote: r.RemoteAddr, Via: append([]string{}, r.Header.Values(viaHeader)...)}
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
@@ -77,9 +106,23 @@ func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.UserAgent(), "kube-probe/") && len(a.probes) < 100 {
 		a.probes = append(a.probes, seen)
 	}
-	if r.URL.Path == "/probes" {
+	switch r.URL.Path {
+	case "/probes":
 		_ = json.NewEncoder(w).Encode(a.probes)
-		return
+	case "/peers":
+		_ = json.NewEncoder(w).Encode(slices.Collect(maps.Keys(a.peers)))
+	case healthCheck:
+		answerHealthCheck(w)
+	default:
+		_ = json.NewEncoder(w).Encode(seen)
 	}
-	_ = json.NewEncoder(w).Encode(seen)
+}
+
+// answerHealthCheck says by gRPC that the application serves.
+func answerHealthCheck(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/grpc")
+	w.Header().Set("Trailer", "Grpc-Status")
+	const status, serving = 1 << 3, 1                      // the tag of field 1, a number, and its value
+	_, _ = w.Write([]byte{0, 0, 0, 0, 2, status, serving}) // not compressed, two bytes
+	w.Header().Set("Grpc-Status", "0")
 }
