@@ -42,7 +42,7 @@ func kubeletConfiguration(n *Node) string {
 	keys := n.cluster.keys
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-address: 0.0.0.0
+address: "::"
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %q}}
 authorization: {mode: Webhook}
 tlsCertFile: %q

@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"fmt"
 	"net"
 	"path/filepath"
 )
@@ -20,8 +19,20 @@ func (c ControlPlane) all() []*Process {
 	return []*Process{c.Etcd, c.APIServer, c.Controllers, c.Scheduler}
 }
 
-// server returns the API server's address, the same for all clients.
-func server() string { return fmt.Sprintf("https://%s:%d", bridge4, apiPort) }
+// server returns the API server's address for clients that have IPv4.
+func server() string { return "https://" + net.JoinHostPort(bridge4, apiPort) }
+
+// server returns the API server's address for clients on the node.
+func (n *Node) server() string {
+	if n.ipv6Only() {
+		return "https://" + net.JoinHostPort(bridge6, apiPort)
+	}
+	return server()
+}
+
+// IPv6Server returns where clients without IPv4 find the API server. The service "kubernetes" has
+// an IPv4 address only.
+func (c *Cluster) IPv6Server() (host, port string) { return bridge6, apiPort }
 
 // newControlPlane makes keys and certificates, and the processes that use them.
 func newControlPlane(directory, logs, program string, keys *authority) (ControlPlane, error) {
@@ -31,7 +42,7 @@ func newControlPlane(directory, logs, program string, keys *authority) (ControlP
 			hosts: []string{
 				"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 			},
-			addresses: []net.IP{net.ParseIP("127.0.0.1"), net.ParseIP(bridge4), net.ParseIP(kubernetes4)},
+			addresses: []net.IP{net.ParseIP("127.0.0.1"), net.ParseIP(bridge4), net.ParseIP(bridge6), net.ParseIP(kubernetes4)},
 		},
 		{name: "kubelet-client", user: "apiserver-kubelet-client", groups: []string{"system:masters"}},
 		{name: "admin", user: "admin", groups: []string{"system:masters"}},
@@ -77,7 +88,7 @@ func etcdArguments(directory string) []string {
 
 func apiServerArguments(keys *authority) []string {
 	return []string{
-		"--etcd-servers=http://127.0.0.1:2379", "--bind-address=0.0.0.0", fmt.Sprintf("--secure-port=%d", apiPort), "--advertise-address=" + bridge4,
+		"--etcd-servers=http://127.0.0.1:2379", "--bind-address=::", "--secure-port=" + apiPort, "--advertise-address=" + bridge4,
 		"--tls-cert-file=" + keys.path("apiserver.crt"), "--tls-private-key-file=" + keys.path("apiserver.key"),
 		"--client-ca-file=" + keys.path("ca.crt"),
 		// Nodes' names do not resolve.

@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -21,12 +20,20 @@ const (
 	servicesV4  = "10.96.0.0/16"
 	servicesV6  = "fd00:10:96::/112"
 	kubernetes4 = "10.96.0.1"
-	apiPort     = 6443
+	apiPort     = "6443"
 )
 
-func nodeAddresses(number int) (v4, v6 string) {
-	return fmt.Sprintf("172.30.77.%d", 10+number), fmt.Sprintf("fd00:172:30:77::%d", 10+number)
+// addresses are those of the node itself, of each family that it has.
+func (n *Node) addresses() []string {
+	all := []string{fmt.Sprintf("172.30.77.%d", 10+n.number), fmt.Sprintf("fd00:172:30:77::%d", 10+n.number)}
+	if n.ipv6Only() {
+		return all[1:]
+	}
+	return all
 }
+
+// ipv6Only reports whether the node has no IPv4 address but that of lo.
+func (n *Node) ipv6Only() bool { return n.options.Network == IPv6Network }
 
 func podPrefixes(number int) (v4, v6 string) {
 	return fmt.Sprintf("10.244.%d.0/24", number), fmt.Sprintf("fd00:10:244:%d::/64", number)
@@ -93,14 +100,23 @@ func (n *Node) address(inside *netlink.Handle) error {
 	if err != nil {
 		return err
 	}
-	v4, v6 := nodeAddresses(n.number)
-	if err := setUp(inside, eth0, v4+"/24", v6+"/64"); err != nil {
+	prefixes, gateways := []string{"/24", "/64"}, []string{bridge4, bridge6}
+	if n.ipv6Only() {
+		prefixes, gateways = prefixes[1:], gateways[1:]
+	}
+	var networks []string
+	for i, address := range n.addresses() {
+		networks = append(networks, address+prefixes[i])
+	}
+	if err := setUp(inside, eth0, networks...); err != nil {
 		return err
 	}
-	return errors.Join(
-		inside.RouteAdd(&netlink.Route{LinkIndex: eth0.Attrs().Index, Gw: net.ParseIP(bridge4)}),
-		inside.RouteAdd(&netlink.Route{LinkIndex: eth0.Attrs().Index, Gw: net.ParseIP(bridge6)}),
-	)
+	for _, gateway := range gateways {
+		if err := inside.RouteAdd(&netlink.Route{LinkIndex: eth0.Attrs().Index, Gw: net.ParseIP(gateway)}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // route adds routes to this node's pods here and on the other nodes, and to the other nodes' pods
@@ -111,21 +127,21 @@ func (n *Node) route(inside *netlink.Handle, others []*Node) error {
 		return err
 	}
 	defer here.Close()
-	if err := routeToPods(here, n.number); err != nil {
+	if err := n.routeToPods(here, false); err != nil {
 		return err
 	}
 	for _, other := range others {
 		if other == n || other.pid() == 0 {
 			continue
 		}
-		if err := routeToPods(inside, other.number); err != nil {
+		if err := other.routeToPods(inside, n.ipv6Only()); err != nil {
 			return fmt.Errorf("from %s: %w", n.Name, err)
 		}
 		there, err := other.netlink()
 		if err != nil {
 			return err
 		}
-		err = routeToPods(there, n.number)
+		err = n.routeToPods(there, other.ipv6Only())
 		there.Close()
 		if err != nil {
 			return fmt.Errorf("from %s: %w", other.Name, err)
@@ -134,17 +150,24 @@ func (n *Node) route(inside *netlink.Handle, others []*Node) error {
 	return nil
 }
 
-// routeToPods adds a route to a node's pods by its address on the bridge.
-func routeToPods(from *netlink.Handle, number int) error {
-	pods4, pods6 := podPrefixes(number)
-	node4, node6 := nodeAddresses(number)
-	for pods, node := range map[string]string{pods4: node4, pods6: node6} {
+// routeToPods adds a route to the node's pods by its address on the bridge, for each family that
+// both sides have.
+func (n *Node) routeToPods(from *netlink.Handle, ipv6Only bool) error {
+	pods4, pods6 := podPrefixes(n.number)
+	for _, via := range n.addresses() {
+		gateway, pods := net.ParseIP(via), pods6
+		if gateway.To4() != nil {
+			pods = pods4
+		}
+		if pods == pods4 && ipv6Only {
+			continue
+		}
 		_, destination, err := net.ParseCIDR(pods)
 		if err != nil {
 			return err
 		}
-		if err := from.RouteReplace(&netlink.Route{Dst: destination, Gw: net.ParseIP(node)}); err != nil {
-			return fmt.Errorf("route to %s by %s: %w", pods, node, err)
+		if err := from.RouteReplace(&netlink.Route{Dst: destination, Gw: gateway}); err != nil {
+			return fmt.Errorf("route to %s by %s: %w", pods, via, err)
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -85,15 +86,14 @@ func (n *Node) pid() int {
 
 // prepare makes the node's identity and directories, which outlast its processes.
 func (n *Node) prepare() error {
-	v4, v6 := nodeAddresses(n.number)
-	err := n.cluster.keys.issue(identity{
-		name: n.Name, user: "system:node:" + n.Name, groups: []string{"system:nodes"}, hosts: []string{n.Name},
-		addresses: []net.IP{net.ParseIP(v4), net.ParseIP(v6)},
-	})
-	if err != nil {
+	of := identity{name: n.Name, user: "system:node:" + n.Name, groups: []string{"system:nodes"}, hosts: []string{n.Name}}
+	for _, address := range n.addresses() {
+		of.addresses = append(of.addresses, net.ParseIP(address))
+	}
+	if err := n.cluster.keys.issue(of); err != nil {
 		return err
 	}
-	if err := n.cluster.keys.kubeconfig(n.Name, server()); err != nil {
+	if err := n.cluster.keys.kubeconfig(n.Name, n.server()); err != nil {
 		return err
 	}
 	for _, kept := range keptDirectories() {
@@ -194,7 +194,6 @@ func (n *Node) boot() boot {
 	if n.options.Containerd != "" {
 		programs = []string{n.options.Containerd, n.cluster.options.Runtime}
 	}
-	v4, v6 := nodeAddresses(n.number)
 	return boot{
 		Name: n.Name, Directory: n.directory(), Logs: n.cluster.Logs(), Programs: programs, Kubernetes: n.cluster.options.Kubernetes,
 		Images: n.options.Images,
@@ -205,10 +204,10 @@ func (n *Node) boot() boot {
 		},
 		Kubelet: []string{
 			"--config=" + filepath.Join(n.directory(), "kubelet.yaml"), "--kubeconfig=" + n.cluster.keys.path(n.Name+".kubeconfig"),
-			"--hostname-override=" + n.Name, "--node-ip=" + v4 + "," + v6, "--v=2",
+			"--hostname-override=" + n.Name, "--node-ip=" + strings.Join(n.addresses(), ","), "--v=2",
 		},
 		Proxy: []string{
-			"--kubeconfig=" + n.cluster.keys.path("proxy.kubeconfig"), "--hostname-override=" + n.Name, "--proxy-mode=iptables",
+			"--kubeconfig=" + n.cluster.keys.path("proxy.kubeconfig"), "--master=" + n.server(), "--hostname-override=" + n.Name, "--proxy-mode=iptables",
 			"--cluster-cidr=10.244.0.0/16,fd00:10:244::/48",
 			// These settings belong to the machine, not to the node.
 			"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",

@@ -21,6 +21,9 @@ const (
 	// RoutedNetwork is also point to point, with a /32 for each pod and the gateway 169.254.1.1, as
 	// in Calico.
 	RoutedNetwork
+	// IPv6Network is a bridge on a node that has IPv6 only: neither it nor its pods have other
+	// addresses.
+	IPv6Network
 )
 
 // FileName is the file with the network's configuration in /etc/cni/net.d.
@@ -43,14 +46,18 @@ func (n Network) Install(directory string, number int) error {
 // Configuration returns the configuration list; empty for [NoNetwork].
 func (n Network) Configuration(number int) string {
 	pods4, pods6 := podPrefixes(number)
+	ranges, routes := fmt.Sprintf(`[{"subnet": %q}], [{"subnet": %q}]`, pods4, pods6), `{"dst": "0.0.0.0/0"}, {"dst": "::/0"}`
+	if n == IPv6Network {
+		ranges, routes = fmt.Sprintf(`[{"subnet": %q}]`, pods6), `{"dst": "::/0"}`
+	}
 	ipam := fmt.Sprintf(`"ipam": {
         "type": "host-local",
-        "ranges": [[{"subnet": %q}], [{"subnet": %q}]],
-        "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]
-      }`, pods4, pods6)
+        "ranges": [%s],
+        "routes": [%s]
+      }`, ranges, routes)
 	var first string
 	switch n {
-	case BridgeNetwork:
+	case BridgeNetwork, IPv6Network:
 		first = `{"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true, ` + ipam + `}`
 	case PointToPointNetwork:
 		first = `{"type": "ptp", ` + ipam + `}`
