@@ -94,8 +94,8 @@ e2e-prepared:
 
 # E2E_LONG are scenarios that take minutes, and whose faults other tests find, too: those of
 # node-watcher (silence), of conflist/reconciler and e2e-soak (a hostile neighbour), of the
-# dataplanes (connections) and examples/internal/ambientsoak (another proxy).
-E2E_LONG = TestAPIServerAwayForLong|TestHostileNeighbour|TestManyConnections|TestAmbientProxyReplaced
+# dataplanes (connections) and examples/internal/ambientsoak (another proxy, no API server).
+E2E_LONG = TestAPIServerAwayForLong|TestAmbientAPIServerAway|TestHostileNeighbour|TestManyConnections|TestAmbientProxyReplaced
 E2E_SKIP = ^TestSoak$$$(if $(ALL)$(value RUN),,|^($(E2E_LONG))$$)
 .PHONY: e2e
 e2e: e2e-prepared ## the product on a real Kubernetes with two nodes, as root; SHORT=1 only capture, upgrade and uninstall; RUN=TestX one test; KEEP=1 keeps the cluster

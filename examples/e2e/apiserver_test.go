@@ -58,31 +58,39 @@ func TestAPIServerAwayForLong(t *testing.T) {
 			return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) }), nil
 		}
 	}
-	server := s.Cluster.ControlPlane.APIServer
-	server.Stop()
-	back := false
-	s.Cleanup("have the API server back", func(ctx context.Context) error {
-		if !back {
-			return errors.Join(server.Start(), s.Cluster.AwaitAPIServer(ctx))
-		}
-		return nil
-	})
+	start := stopAPIServer(s)
 	daemon := &soaked{Node: s.PointToPoint}
 	if _, err := s.PointToPoint.Run(t.Context(), "kill", "-KILL", daemon.pid("install-cni")); err != nil {
 		t.Fatal(err)
 	}
 	s.Await("a daemon that is started meanwhile", answers(s.PointToPoint, "pods: the API server doesn't answer", ": refused: "))
 	s.AwaitFor(4*time.Minute, "a daemon that was there before", answers(s.Bridge, "pods: the API server has said nothing", ": refused, "))
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	back = true
-	s.Do("wait for the API server", s.Cluster.AwaitAPIServer)
+	start()
 	for node := range probes {
 		s.Await("the daemon on "+node.Name, answers(node, "ok"))
 		s.AwaitNode(node, true)
 	}
 	s.Expect(client, pod, 8080, "inbound server")
+}
+
+// stopAPIServer stops the API server, until the end of the scenario at the latest. The returned
+// function starts it, and waits until it answers.
+func stopAPIServer(s *scenario.Scenario) (start func()) {
+	server := s.Cluster.ControlPlane.APIServer
+	server.Stop()
+	back := false
+	s.Cleanup("have the API server back", func(ctx context.Context) error {
+		if back {
+			return nil
+		}
+		return errors.Join(server.Start(), s.Cluster.AwaitAPIServer(ctx))
+	})
+	return func() {
+		back = true
+		s.Do("have the API server back", func(ctx context.Context) error {
+			return errors.Join(server.Start(), s.Cluster.AwaitAPIServer(ctx))
+		})
+	}
 }
 
 // readyText returns the answer of /readyz; empty if it does not answer.

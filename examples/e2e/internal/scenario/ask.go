@@ -134,21 +134,31 @@ func (s *Scenario) FlushRules(pod *corev1.Pod) {
 
 func (s *Scenario) nft(pod *corev1.Pod, arguments ...string) string {
 	s.t.Helper()
+	said, err := s.PodNetwork(pod)(arguments...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return said
+}
+
+// PodNetwork returns a function that runs nft in a pod's network namespace. The function needs no
+// API server.
+func (s *Scenario) PodNetwork(pod *corev1.Pod) (nft func(arguments ...string) (string, error)) {
+	s.t.Helper()
 	number, err := s.Exec(pod, applicationContainer, "/workload", "namespace")
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	node := s.NodeOf(pod)
-	var said string
-	s.Do("nft "+strings.Join(arguments, " ")+" in "+pod.Name, func(ctx context.Context) error {
-		name, err := namespaceFile(node.Path("/run/netns"), strings.TrimSpace(number))
-		if err != nil {
-			return err
-		}
-		said, err = node.Run(ctx, append([]string{"nsenter", "--net=" + filepath.Join("/run/netns", name), "nft"}, arguments...)...)
-		return err
-	})
-	return said
+	name, err := namespaceFile(node.Path("/run/netns"), strings.TrimSpace(number))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return func(arguments ...string) (string, error) {
+		ctx, cancel := context.WithTimeout(s.t.Context(), most)
+		defer cancel()
+		return node.Run(ctx, append([]string{"nsenter", "--net=" + filepath.Join("/run/netns", name), "nft"}, arguments...)...)
+	}
 }
 
 // namespaceFile returns the name of the file, in a directory, at which the namespace with this
