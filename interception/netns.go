@@ -81,7 +81,7 @@ func HostNetns(o NetnsOptions) (*Netns, error) {
 	path := filepath.Join(o.procRoot(), "1", "ns", "net")
 	file, err := openReadOnly(path)
 	if err != nil {
-		return nil, fmt.Errorf("open the host's network namespace: %w", err)
+		return nil, fmt.Errorf("open the host's network namespace: %w; %s", err, hostRemedy(err))
 	}
 	ns, err := verifiedNetns(file)
 	if err != nil {
@@ -138,17 +138,21 @@ func (n *Netns) refuseHost(o NetnsOptions) error {
 		}
 		id, err := netnsIDAt(known.path)
 		if err != nil {
-			remedy := "give a proc root in which process 1 is the host's"
-			if errors.Is(err, fs.ErrPermission) {
-				remedy = "run as root, with the right to trace processes (CAP_SYS_PTRACE): only so may one look at the namespaces of others' processes"
-			}
-			return fmt.Errorf("refuse %s: cannot establish which network namespace is %s: %w; %s", n, known.whose, err, remedy)
+			return fmt.Errorf("refuse %s: cannot establish which network namespace is %s: %w; %s", n, known.whose, err, hostRemedy(err))
 		}
 		if id == n.id {
 			return fmt.Errorf("refuse %s: %s%w; pass the pod's namespace", n, known.says, ErrHostNetns)
 		}
 	}
 	return nil
+}
+
+// hostRemedy says what helps if the namespace of process 1 cannot be opened.
+func hostRemedy(err error) string {
+	if errors.Is(err, fs.ErrPermission) {
+		return "run as root, with the right to trace processes (CAP_SYS_PTRACE): only so may one look at the namespaces of others' processes"
+	}
+	return "give a proc root in which process 1 is the host's"
 }
 
 // standIn is a handle without a namespace.

@@ -144,14 +144,14 @@ func TestOpenNetnsRefuses(t *testing.T) {
 	}
 }
 
-// The error names the missing right, also for root without the right to trace processes.
+// The errors name the missing right, also for root without the right to trace processes.
 func TestNetnsWithoutTheRightToSeeTheHosts(t *testing.T) {
 	t.Parallel()
 	file, err := os.Open(netnsPath(startInNetns(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused := make(chan error)
+	refused := make(chan error, 2)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with its user
 		const nobody = 65534
@@ -161,9 +161,13 @@ func TestNetnsWithoutTheRightToSeeTheHosts(t *testing.T) {
 		_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 1, 0)
 		_, err := NetnsFromFile(file, NetnsOptions{})
 		refused <- err
+		_, err = HostNetns(NetnsOptions{})
+		refused <- err
 	}()
-	if err := <-refused; !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "run as root, with the right to trace processes (CAP_SYS_PTRACE)") {
-		t.Errorf("NetnsFromFile = %v", err)
+	for _, of := range []string{"NetnsFromFile", "HostNetns"} {
+		if err := <-refused; !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "run as root, with the right to trace processes (CAP_SYS_PTRACE)") {
+			t.Errorf("%s = %v", of, err)
+		}
 	}
 }
 
