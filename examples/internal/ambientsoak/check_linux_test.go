@@ -18,13 +18,17 @@ import (
 	"github.com/meshcni/meshcni/interception/journal"
 )
 
-// settle waits until all is right again, and then has the witnesses count from there.
+// settle waits until all is right again, ADDs included. No pod that was enrolled all the time may
+// have made a connection uncaptured meanwhile. The others have their witnesses count from there.
 func (n *node) settle(after string) {
 	n.t.Helper()
 	begin := time.Now()
-	n.await(after, n.right)
+	deadline := begin.Add(*within)
+	n.awaitUntil(deadline, after, n.finishADDs)
+	n.awaitUntil(deadline, after, n.right)
 	n.t.Logf("%s: %d pods are right again after %s", after, len(n.pods), time.Since(begin).Round(time.Millisecond))
 	for _, p := range n.pods {
+		p.judge()
 		if p.meshed && p.witnessed == "" {
 			p.witnessed = p.leaks()
 		}
@@ -36,31 +40,53 @@ func (n *node) settle(after string) {
 	}
 }
 
+// finishADDs takes over the answers to ADDs, and returns an error while there are others.
+func (n *node) finishADDs() error {
+	for n.adding > 0 {
+		select {
+		case answer := <-n.added:
+			n.finishADD(answer)
+		default:
+			return fmt.Errorf("%d ADDs have not returned; the last failure is: %v", n.adding, n.refused.Load())
+		}
+	}
+	return nil
+}
+
 // await waits until something is right.
 func (n *node) await(after string, right func() error) {
 	n.t.Helper()
-	deadline := time.After(*within)
+	n.awaitUntil(time.Now().Add(*within), after, right)
+}
+
+// awaitUntil waits until something is right. It looks for the last time when the deadline has come.
+func (n *node) awaitUntil(deadline time.Time, after string, right func() error) {
+	n.t.Helper()
 	for {
+		last := !time.Now().Before(deadline)
 		err := right()
 		if err == nil {
 			return
+		}
+		if last {
+			n.t.Fatalf("%s, and after %s: %v", after, *within, err)
 		}
 		look := time.NewTimer(20 * time.Millisecond) // nothing reports every change of rules
 		select {
 		case <-look.C:
 		case <-n.log.News():
-		case <-deadline:
-			n.t.Fatalf("%s, and after %s: %v", after, *within, err)
 		}
 	}
 }
 
-// right returns what is not right on the node.
+// right returns what is not right on the node. It begins with the pod that was not right last.
 func (n *node) right() error {
 	uids := map[string]bool{}
 	members := map[string]string{}
-	for _, p := range n.pods {
+	for i := range n.pods {
+		p := n.pods[(n.wrong+i)%len(n.pods)]
 		if err := p.right(); err != nil {
+			n.wrong = (n.wrong + i) % len(n.pods)
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 		if p.meshed {
@@ -70,7 +96,7 @@ func (n *node) right() error {
 			}
 		}
 	}
-	return errors.Join(n.records(uids), n.sets(members), n.namespaces(len(uids)))
+	return errors.Join(n.records(uids), n.sets(members), n.descriptors(len(uids)), n.others.right())
 }
 
 // right returns what is not right about the pod.
@@ -180,30 +206,45 @@ func (n *node) sets(want map[string]string) error {
 	return nil
 }
 
-// namespaces returns an error if node-ambient holds more namespaces open than those of its pods,
-// twice each (its own and the server's for the proxy), the host's and its own.
-func (n *node) namespaces(pods int) error {
-	open := 0
-	for _, link := range n.links() {
-		if strings.HasPrefix(link, "net:[") || strings.HasSuffix(link, "/ns/net") || strings.HasPrefix(link, n.tree.Roots.Netns[1]) {
-			open++
+// spare is how many files more than at the start a program may have open: connections come and go.
+// A program that leaks one at each fault soon has more.
+const spare = 4
+
+// descriptors returns an error if a program has more files open than it needs. Node-ambient may
+// have the namespaces of its pods, twice each (its own and the server's for the proxy), the host's
+// and its own.
+func (n *node) descriptors(pods int) error {
+	for name, idle := range n.files {
+		namespaces, others := n.open(name)
+		if most := 2*pods + 2; namespaces > most {
+			return fmt.Errorf("%s has %d network namespaces open with %d pods, want at most %d", name, namespaces, pods, most)
 		}
-	}
-	if most := 2*pods + 2; open > most {
-		return fmt.Errorf("node-ambient has %d network namespaces open with %d pods, want at most %d", open, pods, most)
+		if most := idle + spare; others > most {
+			return fmt.Errorf("%s has %d files open that are no namespaces, and had %d at the start", name, others, idle)
+		}
 	}
 	return nil
 }
 
-// descriptors returns how many files node-ambient has open.
-func (n *node) descriptors() int { return len(n.links()) }
+// countFiles counts the files that each program has open.
+func (n *node) countFiles() {
+	n.files = map[string]int{}
+	for _, name := range []string{"install-cni", "node-watcher", "node-ambient"} {
+		_, n.files[name] = n.open(name)
+	}
+}
 
-func (n *node) links() (links []string) {
-	dir := fmt.Sprintf("/proc/%d/fd", n.daemon.pid("node-ambient"))
+// open returns how many network namespaces and how many other files a program has open.
+func (n *node) open(name string) (namespaces, others int) {
+	dir := fmt.Sprintf("/proc/%d/fd", n.daemon.pid(name))
 	entries, _ := os.ReadDir(dir) // it may have ended
 	for _, e := range entries {
 		link, _ := os.Readlink(dir + "/" + e.Name()) // it may be closed by now
-		links = append(links, link)
+		if strings.HasPrefix(link, "net:[") || strings.HasSuffix(link, "/ns/net") || strings.HasPrefix(link, n.tree.Roots.Netns[1]) {
+			namespaces++
+		} else if link != "" {
+			others++
+		}
 	}
-	return links
+	return namespaces, others
 }

@@ -93,7 +93,6 @@ func (d *daemon) kill(name string) {
 	if err := syscall.Kill(d.pid(name), syscall.SIGKILL); err != nil {
 		d.node.t.Errorf("kill %s: %v", name, err)
 	}
-	d.node.restarts++
 }
 
 // pid returns the id of the process of a program. It waits until there is one.

@@ -41,16 +41,21 @@ type node struct {
 	log       *testlog.Log
 	daemon    *daemon
 	proxy     *ambienttest.Proxy
-	restarts  int
+	others    *foreign       // on the host
+	files     map[string]int // how many each program had open at the start
 
 	pods         []*pod
+	wrong        int // the index of the pod that was not right last
 	created      int
+	adding       int // how many ADDs have not returned
+	added        chan addition
+	refused      atomic.Value // how an ADD has failed last
 	made, failed atomic.Int64 // connections
 }
 
 func newNode(t *testing.T, random *rand.Rand) *node {
 	t.Helper()
-	n := &node{t: t, random: random, cluster: fakecluster.New(), tree: fakenode.New(t), dir: t.TempDir(), log: testlog.New()}
+	n := &node{t: t, random: random, cluster: fakecluster.New(), tree: fakenode.New(t), dir: t.TempDir(), log: testlog.New(), added: make(chan addition, *count)}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the programs say:\n%s", n.log)
@@ -74,6 +79,7 @@ func newNode(t *testing.T, random *rand.Rand) *node {
 	t.Cleanup(func() { _ = n.hostNetns.Close() }) // nothing was written
 	n.wire(n.world, 0)
 	n.openWorld()
+	n.others = n.newForeign(n.host, hostRules)
 	server := httptest.NewServer(n.cluster.Handler())
 	t.Cleanup(func() { n.cluster.Refuse(http.StatusServiceUnavailable); server.Close() })
 	n.cluster.PutNamespace(podNamespace, nil)

@@ -12,8 +12,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,7 +21,6 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/testing/fakecluster"
 	"github.com/meshcni/meshcni/internal/testing/sandbox"
-	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
 // pod is a pod of the node, with an application and its clients.
@@ -35,9 +32,11 @@ type pod struct {
 	addresses []netip.Addr
 	namespace *sandbox.Namespace
 	stop      func() // ends its application and clients
-	table     string // the witness's, without counters
+	others    *foreign
 
 	meshed bool // it has to be enrolled
+	// relabelled reports that this has changed during its ADD.
+	relabelled bool
 	// witnessed is what the witness had counted when the pod was enrolled; empty while it may make
 	// connections uncaptured.
 	witnessed string
@@ -62,19 +61,32 @@ func (n *node) create() {
 	}
 	n.pods = append(n.pods, p)
 	p.connect()
-	p.watch()
+	p.others = n.newForeign(p.namespace, witness)
 	object := fakecluster.Pod{Namespace: podNamespace, Name: p.name, UID: p.uid, Node: nodeName, NoSidecar: true, Addresses: []string{""}, Phase: "Pending"}
 	if p.meshed = n.random.IntN(3) > 0; p.meshed {
 		object.Labels = map[string]string{modeLabel: "ambient"}
 	}
 	n.cluster.Put(object)
 	if p.meshed {
-		p.add()
-		p.witnessed = p.leaks()
+		n.adding++
+		go func() { n.added <- p.add(n.t.Context()) }()
+		return
 	}
-	n.cluster.Change(podNamespace, p.name, func(o *fakecluster.Pod) {
-		o.Phase, o.Addresses = "Running", []string{p.addresses[0].String(), p.addresses[1].String()}
-	})
+	p.run()
+}
+
+// finishADD takes over the answer to an ADD, and starts the pod's application.
+func (n *node) finishADD(answer addition) {
+	n.t.Helper()
+	n.adding--
+	p := answer.pod
+	switch {
+	case answer.captured && !p.relabelled:
+		p.witnessed = p.leaks()
+	case !p.relabelled:
+		n.t.Errorf("%s is of the mesh, and its ADD returns without it", p.name)
+	}
+	p.relabelled = false
 	p.run()
 }
 
@@ -136,10 +148,11 @@ func (n *node) wire(to *sandbox.Namespace, slot int) {
 	}
 }
 
-// witness counts connections that begin here, or come from elsewhere to the application, and that
-// the mesh's rules have left alone. The proxy's own connections have its mark, and what is captured
-// never leaves by eth0, or arrives at another port. Later than those rules, it sees what they did.
-const witness = `table inet witness {
+// witness is a table of another program. It counts connections that begin here, or come from
+// elsewhere to the application, and that the mesh's rules have left alone. The proxy's own
+// connections have its mark, and what is captured never leaves by eth0, or arrives at another port.
+// Later than those rules, it sees what they did.
+const witness = `table inet foreign {
 	counter out { }
 	counter in { }
 	chain out {
@@ -153,57 +166,58 @@ const witness = `table inet witness {
 }
 `
 
-func (p *pod) watch() {
-	p.node.t.Helper()
-	sandboxtest.Run(p.node.t, p.namespace.File(), witness, "nft", "-f", "-")
-	p.table = p.stateless()
-}
-
-// stateless returns the witness's table without counters.
-func (p *pod) stateless() string {
-	return sandboxtest.Run(p.node.t, p.namespace.File(), "", "nft", "-s", "list", "table", "inet", "witness")
-}
-
-var counted = regexp.MustCompile(`packets \d+`)
-
 // leaks returns what the witness has counted.
-func (p *pod) leaks() string {
-	text := sandboxtest.Run(p.node.t, p.namespace.File(), "", "nft", "list", "counters", "table", "inet", "witness")
-	return strings.Join(counted.FindAllString(text, -1), ", ")
-}
+func (p *pod) leaks() string { return p.others.counted() }
 
-// judge tests that no connection has passed uncaptured since the pod was enrolled. It may from now
-// on, until the pod is enrolled again.
+// judge tests that no connection has passed uncaptured since the pod was enrolled, and that what
+// another program has there is as it was.
 func (p *pod) judge() {
 	p.node.t.Helper()
 	if now := p.leaks(); p.witnessed != "" && now != p.witnessed {
 		p.node.t.Errorf("%s was enrolled, and its witness counts %s (of those that leave and that come), after %s", p.name, now, p.witnessed)
+		p.witnessed = now
 	}
-	if now := p.stateless(); now != p.table {
-		p.node.t.Errorf("the table of another program in %s is now\n%s", p.name, now)
+	if err := p.others.right(); err != nil {
+		p.node.t.Errorf("%s: %v", p.name, err)
 	}
+}
+
+// release lets the pod make connections uncaptured, until it is enrolled again.
+func (p *pod) release() {
+	p.node.t.Helper()
+	p.judge()
 	p.witnessed = ""
 }
 
+// addition is the answer to an ADD.
+type addition struct {
+	pod      *pod
+	captured bool
+}
+
 // add hands the pod over as the plugin does, again and again, as the kubelet does.
-func (p *pod) add() {
-	n := p.node
-	n.t.Helper()
-	var last error
-	for begin := time.Now(); time.Since(begin) < *within; {
-		file, err := os.Open(p.namespace.Path())
-		n.must(err)
-		ctx, cancel := context.WithTimeout(n.t.Context(), 5*time.Second)
-		decision, err := event.Enrol(ctx, filepath.Join(n.path("run"), "pluginevent.sock"), event.Pod{Namespace: podNamespace, Name: p.name, UID: p.uid, Addresses: p.addresses}, file)
-		<-afterFailure(ctx, err)
-		cancel()
-		n.must(file.Close())
-		if err == nil && decision.Capture {
-			return
+func (p *pod) add(ctx context.Context) addition {
+	for ctx.Err() == nil {
+		decision, err := p.addOnce(ctx)
+		if err == nil {
+			p.node.log.Tell()
+			return addition{p, decision.Capture}
 		}
-		last = fmt.Errorf("%+v, %w", decision, err)
+		p.node.refused.Store(fmt.Sprintf("%s: %v", p.name, err))
+		<-afterFailure(ctx, err)
 	}
-	n.t.Errorf("%s is not enrolled by its ADD within %s: %v", p.name, *within, last)
+	return addition{pod: p}
+}
+
+func (p *pod) addOnce(ctx context.Context) (interception.Decision, error) {
+	file, err := os.Open(p.namespace.Path())
+	if err != nil {
+		return interception.Decision{}, err
+	}
+	defer file.Close() //nolint:errcheck // nothing is written
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return event.Enrol(ctx, filepath.Join(p.node.path("run"), "pluginevent.sock"), event.Pod{Namespace: podNamespace, Name: p.name, UID: p.uid, Addresses: p.addresses}, file)
 }
 
 // afterFailure returns a channel that is ready at once, or a tenth of a second after a failure.
@@ -222,6 +236,9 @@ func afterFailure(ctx context.Context, err error) <-chan struct{} {
 func (p *pod) run() {
 	n := p.node
 	n.t.Helper()
+	n.cluster.Change(podNamespace, p.name, func(o *fakecluster.Pod) {
+		o.Phase, o.Addresses = "Running", []string{p.addresses[0].String(), p.addresses[1].String()}
+	})
 	var listener net.Listener
 	n.must(p.namespace.Do(func() (err error) {
 		listener, err = (&net.ListenConfig{}).Listen(n.t.Context(), "tcp", fmt.Sprintf("[::]:%d", port))
@@ -292,8 +309,8 @@ func visit(ctx context.Context, from *sandbox.Namespace, to netip.Addr) error {
 
 // label adds the pod to the mesh, or takes it out.
 func (p *pod) label(meshed bool) {
-	p.judge()
-	p.meshed = meshed
+	p.release()
+	p.meshed, p.relabelled = meshed, p.stop == nil
 	p.node.cluster.Change(podNamespace, p.name, func(o *fakecluster.Pod) {
 		o.Labels = map[string]string{modeLabel: map[bool]string{true: "ambient", false: "none"}[meshed]}
 	})
