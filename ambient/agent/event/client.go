@@ -4,12 +4,10 @@ package event
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"time"
 
 	"github.com/meshcni/meshcni/interception"
 )
@@ -31,11 +29,7 @@ func Enrol(ctx context.Context, socket string, pod Pod, namespace *os.File) (int
 }
 
 func enrol(ctx context.Context, socket string, pod Pod, namespace *os.File) (interception.Decision, error) {
-	r := request{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Addresses: pod.Addresses}
-	if deadline, is := ctx.Deadline(); is {
-		r.Timeout = (time.Until(deadline) * 9 / 10).String()
-	}
-	body, err := json.Marshal(r)
+	body, err := encodeRequest(ctx, pod)
 	if err != nil {
 		return interception.Decision{}, err
 	}

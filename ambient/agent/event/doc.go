@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package event carries a new pod's network namespace from the CNI plugin to the node's agent of
-// ambient mode, and the agent's decision back. Operators' programs ask the agent at the same
-// socket.
+// ambient mode, and the agent's decision back. The plugin also tells when the pod's sandbox ends.
+// Operators' programs ask the agent at the same socket.
 //
 //	plugin: Enrol --- POST /v1/enrol, with the open namespace ---> Server --> Enroller (the agent)
+//	plugin: Leave --- POST /v1/leave, likewise ------------------> Server --> Leaver (the agent)
 //	Istio's plugin -- POST /cmdadd, with the namespace's path ---> Server --> Enroller
 //	operator: Pods -- GET /v1/pods ------------------------------> Server --> Keeper (the agent)
 //	          Withdraw -- POST /v1/withdraw ---------------------> Server --> Keeper
@@ -20,7 +21,10 @@
 // with its first bytes: no path has to mean the same on both sides. The body names the pod and its
 // addresses, and says how long the plugin waits:
 //
-//	{"namespace":"shop","name":"web-0","uid":"7f0b","addresses":["10.244.1.6"],"timeout":"4.5s"}
+//	{"namespace":"shop","name":"web-0","uid":"7f0b","container":"3e1c","addresses":["10.244.1.6"],"timeout":"4.5s"}
+//
+// The uid is that of the container runtime, which is another one than the API server's for a static
+// pod. The container is the id of the pod's sandbox.
 //
 // The answer is the decision ([Answer]), as soon as the pod is as wanted:
 //
@@ -32,6 +36,22 @@
 //
 // The server answers before the plugin's time is over, so that the error says what is waited for.
 // Fields that are not known are ignored. A later version has another path.
+//
+// # /v1/leave
+//
+// The container runtime ends a sandbox. The request is that of /v1/enrol, with the descriptor of the
+// sandbox's namespace as long as that can be opened. The agent gives the sandbox up if it is the one
+// that it holds: it has the same namespace or, without a descriptor, the same container. A request
+// about an older sandbox of the same pod changes nothing. Nor does one that names addresses of which
+// the pod has none: it is about another of the pod's networks.
+//
+// The answer comes when none of the sandbox's addresses is in the host's sets any more, and says
+// whether the agent held the sandbox. The rest follows without the caller:
+//
+//	{"held":true}
+//
+// or it is an error like those of /v1/enrol. The plugin's DEL succeeds with any answer, and without
+// one: the agent also learns of the pod's end from its feed.
 //
 // # /cmdadd
 //

@@ -15,6 +15,8 @@ const (
 	CodeRefused Code = "refused"
 	// CodeUnfinished: the pod is not enrolled yet. The agent goes on with it.
 	CodeUnfinished Code = "unfinished"
+	// CodeVirtualMachine: the pod's application runs in a virtual machine, and cannot be captured.
+	CodeVirtualMachine Code = "virtual-machine"
 	// CodeStopped: the agent ends, or has not begun.
 	CodeStopped Code = "stopped"
 	// CodeProtocol: the answer is not one of this protocol. Only [Enrol] says so.

@@ -98,7 +98,7 @@ func anyFile(t *testing.T) (*os.File, uint64) {
 
 func web() event.Pod {
 	return event.Pod{
-		Namespace: "shop", Name: "web-0", UID: "7f0b",
+		Namespace: "shop", Name: "web-0", UID: "7f0b", Container: "3e1c",
 		Addresses: []netip.Addr{netip.MustParseAddr("10.244.1.6"), netip.MustParseAddr("fd00::6")},
 	}
 }
@@ -307,6 +307,10 @@ func TestNoDescriptorIsLeft(t *testing.T) { //nolint:paralleltest // it counts t
 			<-outcomes
 		}
 		exchange(t, socket, post("/v2/none", ""), int(file.Fd()))
+		left, _ := (&leaver{err: errors.New("no")}).serve(t)
+		for _, body := range []string{`{"namespace":"a","name":"b"}`, "funkyjunk"} {
+			exchange(t, left, post("/v1/leave", body), int(file.Fd()))
+		}
 		exchange(t, socket, "x", int(file.Fd()), int(file.Fd()), int(file.Fd()))
 	})
 	for start := time.Now(); count() > before; {

@@ -3,6 +3,7 @@
 package event
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,11 +21,13 @@ const maxBody = 16 << 10
 // maxAddresses is more than any network gives a pod.
 const maxAddresses = 64
 
-// Pod is a new pod, as the plugin knows it.
+// Pod is a pod whose sandbox begins or ends, as the plugin knows it.
 type Pod struct {
 	Namespace, Name string
 	// UID is empty if the runtime does not tell it, and always from Istio's plugin.
 	UID string
+	// Container is the id of the pod's sandbox (CNI_CONTAINERID). It is empty from Istio's plugin.
+	Container string
 	// Addresses are those that the plugins before have given the pod.
 	Addresses []netip.Addr
 }
@@ -47,8 +50,19 @@ type request struct {
 	Namespace string       `json:"namespace"`
 	Name      string       `json:"name"`
 	UID       string       `json:"uid,omitempty"`
+	Container string       `json:"container,omitempty"`
 	Addresses []netip.Addr `json:"addresses,omitempty"`
 	Timeout   string       `json:"timeout,omitempty"`
+}
+
+// encodeRequest returns the body of a request. The agent is asked to answer a tenth of the time
+// before the context ends.
+func encodeRequest(ctx context.Context, pod Pod) ([]byte, error) {
+	r := request{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Container: pod.Container, Addresses: pod.Addresses}
+	if deadline, is := ctx.Deadline(); is {
+		r.Timeout = (time.Until(deadline) * 9 / 10).String()
+	}
+	return json.Marshal(r)
 }
 
 // parseRequest reads the body of a request, and how long the plugin waits; 0 if it does not say.
@@ -62,7 +76,7 @@ func parseRequest(body []byte) (pod Pod, timeout time.Duration, err error) {
 			return Pod{}, 0, fmt.Errorf("timeout %q is no time to wait, such as 4.5s", r.Timeout)
 		}
 	}
-	pod = Pod{Namespace: r.Namespace, Name: r.Name, UID: r.UID, Addresses: r.Addresses}
+	pod = Pod{Namespace: r.Namespace, Name: r.Name, UID: r.UID, Container: r.Container, Addresses: r.Addresses}
 	return pod, timeout, pod.validate()
 }
 

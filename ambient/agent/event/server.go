@@ -30,6 +30,8 @@ type Enroller interface {
 type Options struct {
 	// Enroller enrols the pods. It is needed.
 	Enroller Enroller
+	// Leaver gives up pods whose sandbox ends. If it is nil, the server does not know that request.
+	Leaver Leaver
 	// Keeper answers operators. If it is nil, the server knows no paths but those of plugins.
 	Keeper Keeper
 	// HandOver ends the work of this process, because another one takes its place that was started
@@ -100,6 +102,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/enrol", s.enrol)
 	mux.HandleFunc("POST /cmdadd", s.cmdadd)
+	if s.options.Leaver != nil {
+		mux.HandleFunc("POST /v1/leave", s.leave)
+	}
 	if s.options.Keeper != nil {
 		mux.HandleFunc("GET /v1/pods", s.pods)
 		mux.HandleFunc("POST /v1/withdraw", s.withdraw)

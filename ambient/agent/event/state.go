@@ -49,7 +49,11 @@ const (
 
 // PodState is what the agent knows of a pod: what was decided and what was seen.
 type PodState struct {
-	UID       string       `json:"uid"`
+	UID string `json:"uid"`
+	// RuntimeUID is the UID by which the kubelet and the container runtime know a static pod: the one
+	// that UID has is its mirror's. It is empty for other pods.
+	RuntimeUID string `json:"runtimeUID,omitempty"`
+
 	Namespace string       `json:"namespace,omitempty"`
 	Name      string       `json:"name,omitempty"`
 	Addresses []netip.Addr `json:"addresses,omitempty"`
@@ -93,8 +97,8 @@ func (p PodState) String() string {
 	return p.Namespace + "/" + p.Name
 }
 
-// Selection selects pods by their UID, or by their names. The zero value selects all pods of the
-// node.
+// Selection selects pods by their UID, or by their names. A static pod has two UIDs, and each
+// selects it. The zero value selects all pods of the node.
 type Selection struct {
 	UID, Namespace, Name string
 }
@@ -102,5 +106,5 @@ type Selection struct {
 // Matches reports whether the selection has a pod.
 func (s Selection) Matches(pod PodState) bool {
 	matches := func(want, got string) bool { return want == "" || want == got }
-	return matches(s.UID, pod.UID) && matches(s.Namespace, pod.Namespace) && matches(s.Name, pod.Name)
+	return (matches(s.UID, pod.UID) || s.UID == pod.RuntimeUID) && matches(s.Namespace, pod.Namespace) && matches(s.Name, pod.Name)
 }
