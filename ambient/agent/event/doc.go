@@ -39,11 +39,11 @@
 //
 // # /v1/leave
 //
-// The container runtime ends a sandbox. The request is that of /v1/enrol, with the descriptor of the
-// sandbox's namespace as long as that can be opened. The agent gives the sandbox up if it is the one
-// that it holds: it has the same namespace or, without a descriptor, the same container. A request
-// about an older sandbox of the same pod changes nothing. Nor does one that names addresses of which
-// the pod has none: it is about another of the pod's networks.
+// The container runtime ends a sandbox. The request is that of /v1/enrol, with the descriptor of
+// the sandbox's namespace as long as that can be opened. The agent gives the sandbox up if it is
+// the one that it holds: it has the same namespace or, without a descriptor, the same container. A
+// request about an older sandbox of the same pod changes nothing. Nor does one that names addresses
+// of which the pod has none: it is about another of the pod's networks.
 //
 // The answer comes when none of the sandbox's addresses is in the host's sets any more, and says
 // whether the agent held the sandbox. The rest follows without the caller:

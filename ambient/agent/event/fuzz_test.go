@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// FuzzRequests parses any body as each kind of request, and as an answer. A pod that parses survives
-// a round trip.
+// FuzzRequests parses any body as each kind of request, and as an answer. A pod that parses
+// survives a round trip.
 func FuzzRequests(f *testing.F) {
 	for _, seed := range []string{
 		`{"namespace":"shop","name":"web-0","uid":"7f0b","container":"3e1c","addresses":["10.244.1.6","fd00::6"],"timeout":"4.5s"}`,

@@ -16,10 +16,10 @@ import (
 
 // Leaver gives up pods whose sandbox ends. An adapter of agent.Agent is one.
 type Leaver interface {
-	// Leave gives a pod's sandbox up, if the agent holds this very sandbox, and reports whether it did
-	// so. The file is the sandbox's namespace, which the caller closes; it is nil if the runtime has
-	// named none, and the sandbox is then known by Pod.Container alone. If the context ends before, the
-	// agent goes on. An [*Error] chooses the code of the answer.
+	// Leave gives a pod's sandbox up, if the agent holds this very sandbox, and reports whether it
+	// did so. The file is the sandbox's namespace, which the caller closes; it is nil if the
+	// runtime has named none, and the sandbox is then known by Pod.Container alone. If the context
+	// ends before, the agent goes on. An [*Error] chooses the code of the answer.
 	Leave(ctx context.Context, pod Pod, namespace *os.File) (held bool, err error)
 }
 
