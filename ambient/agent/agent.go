@@ -127,6 +127,7 @@ type Agent struct {
 	fresh      bool               // the journal was empty, and the proxy is not served yet
 	told       chan struct{}      // closed when the feed has told of all
 	changed    chan struct{}      // closed at the next change of anything above
+	machines   map[string]bool    // the pods that are virtual machines, by UID
 	workers    map[string]*worker // by UID
 	start      func(*worker)      // nil unless Run runs
 	withdrawn  withdrawn
@@ -148,7 +149,7 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 	}
 	a := &Agent{
 		options: o, slots: make(chan struct{}, o.Parallel), pods: map[string]ambient.Pod{},
-		namespaces: map[string]ambient.Namespace{}, changed: make(chan struct{}), workers: map[string]*worker{},
+		namespaces: map[string]ambient.Namespace{}, changed: make(chan struct{}), workers: map[string]*worker{}, machines: map[string]bool{},
 		stopped: make(chan struct{}), told: make(chan struct{}),
 		retired: make(chan struct{}), withdrawn: withdrawn{uids: map[string]bool{}},
 	}

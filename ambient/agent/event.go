@@ -32,21 +32,31 @@ type event struct {
 	namespace *interception.Netns
 	settled   chan struct{} // closed when the pod is as wanted
 	replaced  chan struct{} // closed when another namespace takes the place of this one
+	ended     chan struct{} // closed when the runtime has ended the sandbox
+}
+
+// handed is what the plugin tells a worker: an event or a departure.
+type handed struct {
+	event     *event
+	departure *departure
 }
 
 // Enrol enrols a new pod, if that is wanted, in the namespace that the CNI plugin hands over: no
 // program runs there yet. It waits until the feed has told of the pod, the proxy serves it and it
 // is captured, and returns the decision about the pod. The pod needs the addresses that the plugin
-// before has given it. A pod without UID is that of its name, unless it has other addresses: then
-// the feed has not told of its successor yet.
+// before has given it. A static pod may have the UID that the runtime knows it by. A pod without
+// UID is that of its name, unless it has other addresses: then the feed has not told of its
+// successor yet. The first of Containers is the id of its sandbox, by which [Agent.Leave] knows it;
+// there may be none.
 //
-// Enrol takes ownership of the file. The error wraps [ErrUnknownPod], [ErrReplaced], a
-// [*podnetns.RefusalError], or the failure of the pod's last step, together with the cause of a
-// context that has ended. The agent goes on with the pod after such an end. Without [Agent.Run] the
-// error wraps [ErrStopped].
+// Enrol takes ownership of the file. The error wraps [ErrUnknownPod], [ErrReplaced], [ErrEnded],
+// [ErrVirtualMachine], a [*podnetns.RefusalError], or the failure of the pod's last step, together
+// with the cause of a context that has ended. The agent goes on with the pod after such an end.
+// Without [Agent.Run] the error wraps [ErrStopped].
 func (a *Agent) Enrol(ctx context.Context, pod podnetns.Pod, file *os.File) (interception.Decision, error) {
 	decision, err := a.awaitDecision(ctx, &pod)
-	if err != nil || !decision.Capture {
+	// The decision about a virtual machine may be about an earlier sandbox.
+	if err != nil || !decision.Capture && decision.Reason != ReasonVirtualMachine {
 		_ = file.Close() // it may be nil or closed
 		return decision, err
 	}
@@ -54,15 +64,36 @@ func (a *Agent) Enrol(ctx context.Context, pod podnetns.Pod, file *os.File) (int
 	if err != nil {
 		return decision, err
 	}
-	e := &event{pod: pod, namespace: namespace, settled: make(chan struct{}), replaced: make(chan struct{})}
+	is, err := a.isMachine(pod.UID, namespace)
+	if err == nil && is {
+		err = machineError(pod)
+	}
+	if err != nil {
+		return decision, errors.Join(err, namespace.Close())
+	}
+	e := &event{
+		pod: pod, namespace: namespace, settled: make(chan struct{}), replaced: make(chan struct{}), ended: make(chan struct{}),
+	}
 	if !a.hand(e) {
 		return decision, errors.Join(fmt.Errorf("enrol pod %s: %w", pod, ErrStopped), namespace.Close())
 	}
+	return a.outcome(ctx, e)
+}
+
+// outcome waits for what becomes of an event.
+func (a *Agent) outcome(ctx context.Context, e *event) (decision interception.Decision, err error) {
+	pod := e.pod
 	select {
 	case <-e.settled:
-		return a.awaitDecision(ctx, &pod)
+		decision, err = a.awaitDecision(ctx, &pod)
+		if err == nil && decision.Reason == ReasonVirtualMachine {
+			err = machineError(pod)
+		}
+		return decision, err
 	case <-e.replaced:
 		return decision, fmt.Errorf("enrol pod %s: %w", pod, ErrReplaced)
+	case <-e.ended:
+		return decision, fmt.Errorf("enrol pod %s: %w", pod, ErrEnded)
 	case <-a.stopped:
 		return decision, fmt.Errorf("enrol pod %s: %w", pod, ErrStopped)
 	case <-ctx.Done():
@@ -74,10 +105,11 @@ func (a *Agent) Enrol(ctx context.Context, pod podnetns.Pod, file *os.File) (int
 func (a *Agent) awaitDecision(ctx context.Context, pod *podnetns.Pod) (interception.Decision, error) {
 	for {
 		a.mu.Lock()
-		if pod.UID == "" {
-			pod.UID = a.uidOf(*pod)
+		uid := a.uidOf(*pod)
+		decision, known := a.decide(uid)
+		if uid != "" {
+			pod.UID = uid
 		}
-		decision, known := a.decide(pod.UID)
 		changed := a.changed
 		a.mu.Unlock()
 		if known {
@@ -93,11 +125,21 @@ func (a *Agent) awaitDecision(ctx context.Context, pod *podnetns.Pod) (intercept
 	}
 }
 
-// uidOf returns the UID of the pod of a name; "" if none is known that may have the addresses. The
-// caller holds mu.
+// uidOf returns the UID by which the feed tells of a pod. It is that of the pod, or of its mirror
+// if it is static. A pod without UID is that of its name. It is "" if none is known, or none that
+// may have the addresses. The caller holds mu.
 func (a *Agent) uidOf(pod podnetns.Pod) string {
+	if _, told := a.pods[pod.UID]; told {
+		return pod.UID
+	}
 	for uid, known := range a.pods {
-		if known.Namespace == pod.Namespace && known.Name == pod.Name && !known.Finished() &&
+		if known.Namespace != pod.Namespace || known.Name != pod.Name {
+			continue
+		}
+		if pod.UID != "" && runtimeUID(known.Pod) == pod.UID {
+			return uid
+		}
+		if pod.UID == "" && !known.Finished() &&
 			!slices.ContainsFunc(known.Addresses, func(ip netip.Addr) bool { return !slices.Contains(pod.IPs, ip) }) {
 			return uid
 		}
@@ -118,7 +160,7 @@ func (a *Agent) hand(e *event) bool {
 		w = newWorker(a, e.pod.UID)
 		a.workers[e.pod.UID] = w
 	}
-	w.hand(e)
+	w.hand(handed{event: e})
 	if isNew {
 		a.start(w)
 	}

@@ -107,6 +107,7 @@ func (a *Agent) update(change ambient.Change) map[string]bool {
 	for _, uid := range change.Gone {
 		delete(a.pods, uid)
 		delete(a.withdrawn.uids, uid)
+		delete(a.machines, uid)
 		concerned[uid] = true
 	}
 	return concerned
@@ -148,7 +149,7 @@ func (a *Agent) released(uid string, addresses []netip.Addr) {
 }
 
 // decide decides about a pod, if it and its namespace are known. A pod that was withdrawn by
-// command is not enrolled. The caller holds mu.
+// command is not enrolled, nor is one that is a virtual machine. The caller holds mu.
 func (a *Agent) decide(uid string) (decision interception.Decision, known bool) {
 	pod, known := a.pods[uid]
 	namespace, both := a.namespaces[pod.Namespace]
@@ -157,6 +158,9 @@ func (a *Agent) decide(uid string) (decision interception.Decision, known bool) 
 	}
 	if decision.Capture && a.withdrawn.has(uid) || !known && a.withdrawn.all {
 		return interception.Decision{Reason: ReasonWithdrawn}, true
+	}
+	if decision.Capture && a.machines[uid] {
+		return interception.Decision{Reason: ReasonVirtualMachine, Detail: "interface " + machineInterface, OfPod: true}, true
 	}
 	return decision, known
 }

@@ -28,6 +28,9 @@ type PodStatus struct {
 	// Pod is how far the agent is with the pod. It has nothing but the identity, and a zero Since, if
 	// the agent does not deal with the pod: then nothing is wanted of it, and nothing was seen.
 	Pod
+	// RuntimeUID is the UID by which the node knows the pod, if that is not UID, which is then that of
+	// a static pod's mirror.
+	RuntimeUID string
 	// Decision is whether the pod is enrolled, and why. Its reason is empty if the feed has not told
 	// of the pod or of its namespace.
 	Decision interception.Decision
@@ -46,6 +49,9 @@ func (a *Agent) Status() Status {
 		one := PodStatus{
 			Pod: Pod{UID: uid, Namespace: pod.Namespace, Name: pod.Name}, Addresses: slices.Clone(pod.Addresses),
 			Annotation: ambient.Status(pod.Annotations[a.options.Vocabulary.Status]),
+		}
+		if of := runtimeUID(pod.Pod); of != uid {
+			one.RuntimeUID = of
 		}
 		one.Decision, _ = a.decide(uid)
 		if w := a.workers[uid]; w != nil {

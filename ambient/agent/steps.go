@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,21 +70,37 @@ func (w *worker) edit(do func() error) error {
 	return err
 }
 
-// takeEvents takes over the namespaces that the plugin has handed over. One that is replaced is
-// given up: the runtime has replaced the pod's network, and the rules ended with it.
-func (w *worker) takeEvents(ctx context.Context, alert <-chan struct{}) error {
+// takeHanded takes over what the plugin has told, in that order: the runtime may have ended a
+// sandbox before or after it made another one.
+func (w *worker) takeHanded(ctx context.Context, alert <-chan struct{}) error {
 	for {
 		w.mu.Lock()
-		handed := w.handed
+		all := w.handed
 		w.mu.Unlock()
-		if len(handed) == 0 {
+		if len(all) == 0 {
 			return nil
 		}
-		if err := w.takeEvent(ctx, alert, handed[0]); err != nil {
+		var err error
+		if first := all[0]; first.departure != nil {
+			err = w.takeDeparture(ctx, first.departure)
+		} else {
+			err = w.takeEvent(ctx, alert, first.event)
+		}
+		if err != nil {
 			return err
 		}
 	}
 }
+
+// taken drops what was handed first.
+func (w *worker) taken() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.handed = w.handed[1:]
+}
+
+// takeEvent takes over a namespace. One that is replaced is given up: the runtime has replaced the
+// pod's network, and the rules ended with it.
 
 func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event) error {
 	same := w.namespace != nil && w.namespace.ID() == e.namespace.ID()
@@ -93,9 +110,15 @@ func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event)
 			return fmt.Errorf("give up %s, which %s replaces: %w", w.namespace, e.namespace, err)
 		}
 	}
-	w.mu.Lock()
-	w.handed = w.handed[1:]
-	w.mu.Unlock()
+	w.taken()
+	if w.ended != nil {
+		w.event, w.ended = e, nil
+	}
+	if len(e.pod.Containers) > 0 {
+		w.container = e.pod.Containers[0]
+	} else if !same {
+		w.container = ""
+	}
 	if same {
 		w.waiting = append(w.waiting, e)
 		return e.namespace.Close()
@@ -121,11 +144,13 @@ func (w *worker) open(ctx context.Context) error {
 		return err
 	}
 	found, err := w.agent.search.find(ctx, podnetns.Pod{
-		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.uid, HostNetwork: w.pod.HostNetwork, IPs: addresses,
+		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: cmp.Or(runtimeUID(w.pod.Pod), w.uid), HostNetwork: w.pod.HostNetwork,
+		IPs: addresses,
 	})
 	if err != nil {
 		return err
 	}
+	w.container = found.Attachment.ContainerID
 	if err := w.use(found.Netns); err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ type worker struct {
 	alert   chan struct{} // closed when there is news
 	nudged  bool          // alert was closed since the last pass began
 	resting bool          // nothing but news and time is waited for
-	handed  []*event      // are not taken yet, oldest first
+	handed  []handed      // are not taken yet, oldest first
 	state   Pod
 
 	// The rest is the worker's goroutine's.
@@ -49,6 +49,8 @@ type worker struct {
 	event      *event   // the last one
 	waiting    []*event // with this namespace, until the pod is as wanted
 	namespace  *interception.Netns
+	container  string   // the id of the sandbox with this namespace; empty if it is not known
+	ended      *sandbox // the last one, which has ended; nil if another one has begun
 	plan       *interception.Plan
 	recorded   bool // the journal may have a record
 	recordedIn interception.NetnsID
@@ -97,11 +99,11 @@ func (w *worker) news() {
 	w.alert = make(chan struct{})
 }
 
-// hand gives the worker a namespace.
-func (w *worker) hand(e *event) {
+// hand tells the worker what the plugin has told.
+func (w *worker) hand(h handed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.handed = append(w.handed, e)
+	w.handed = append(w.handed, h)
 	w.news()
 }
 
@@ -198,14 +200,21 @@ var errNews = errors.New("there is news of the pod")
 // next pass, and whether there is nothing left to do for the pod.
 func (w *worker) pass(ctx context.Context, alert <-chan struct{}) (pause time.Duration, over bool) {
 	wanted, pod, known := w.agent.wanted(w.uid)
-	if !known {
-		return w.agent.options.Round, false
-	}
-	if pod.UID != "" {
+	if known && pod.UID != "" {
 		w.know(pod)
 	}
-	if err := w.takeEvents(ctx, alert); err != nil {
+	if err := w.takeHanded(ctx, alert); err != nil {
 		return w.failed(wanted, ambient.StepOpen, err), false
+	}
+	if w.awaitsSandbox() && (!known || wanted.Enrolled) {
+		pause, over = w.advanceFrom(ctx, alert, withoutSandbox())
+		if over {
+			pause = w.untilSearch()
+		}
+		return pause, false // the pod may get another sandbox
+	}
+	if !known {
+		return w.agent.options.Round, false
 	}
 	if wanted.Enrolled && w.namespace == nil {
 		addresses, err := w.lastAddresses(ctx)
@@ -214,6 +223,20 @@ func (w *worker) pass(ctx context.Context, alert <-chan struct{}) (pause time.Du
 		}
 		if len(addresses) == 0 {
 			return w.agent.options.Round, false // it has no network yet: the plugin or the feed will tell
+		}
+	}
+	return w.advanceFrom(ctx, alert, wanted)
+}
+
+// advanceFrom looks at the pod, and takes the steps that follow.
+func (w *worker) advanceFrom(ctx context.Context, alert <-chan struct{}, wanted ambient.Wanted) (pause time.Duration, over bool) {
+	if wanted.Enrolled && w.namespace != nil {
+		is, err := w.agent.isMachine(w.uid, w.namespace)
+		if err != nil {
+			return w.failed(wanted, "", err), false
+		}
+		if is {
+			return 0, false // the decision about the pod is another one now
 		}
 	}
 	if err := w.look(ctx, wanted); err != nil {
@@ -321,8 +344,10 @@ func (w *worker) note(wanted ambient.Wanted, step ambient.Step, err error) {
 func (w *worker) abandon() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, e := range w.handed {
-		_ = e.namespace.Close() // it was not used
+	for _, h := range w.handed {
+		if h.event != nil {
+			_ = h.event.namespace.Close() // it was not used
+		}
 	}
 	return w.close()
 }

@@ -18,18 +18,37 @@ type enroller struct{ agent *agent.Agent }
 
 // Enrol implements [event.Enroller].
 func (e enroller) Enrol(ctx context.Context, pod event.Pod, namespace *os.File) (interception.Decision, error) {
-	decision, err := e.agent.Enrol(ctx, podnetns.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, IPs: pod.Addresses}, namespace)
+	decision, err := e.agent.Enrol(ctx, podOf(pod), namespace)
 	if err != nil {
 		return decision, &event.Error{Code: codeOf(err), Message: err.Error()}
 	}
 	return decision, nil
 }
 
+// Leave implements [event.Leaver].
+func (e enroller) Leave(ctx context.Context, pod event.Pod, namespace *os.File) (held bool, err error) {
+	if held, err = e.agent.Leave(ctx, podOf(pod), namespace); err != nil {
+		return false, &event.Error{Code: codeOf(err), Message: err.Error()}
+	}
+	return held, nil
+}
+
+// podOf returns a pod as the agent knows it. Its container is the sandbox.
+func podOf(pod event.Pod) podnetns.Pod {
+	of := podnetns.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, IPs: pod.Addresses}
+	if pod.Container != "" {
+		of.Containers = []string{pod.Container}
+	}
+	return of
+}
+
 func codeOf(err error) event.Code {
 	_, refused := errors.AsType[*podnetns.RefusalError](err)
 	switch {
-	case refused, errors.Is(err, agent.ErrReplaced), errors.Is(err, interception.ErrHostNetns), errors.Is(err, interception.ErrNotNetns):
+	case refused, errors.Is(err, agent.ErrReplaced), errors.Is(err, agent.ErrEnded), errors.Is(err, interception.ErrHostNetns), errors.Is(err, interception.ErrNotNetns):
 		return event.CodeRefused
+	case errors.Is(err, agent.ErrVirtualMachine):
+		return event.CodeVirtualMachine
 	case errors.Is(err, agent.ErrUnknownPod):
 		return event.CodeUnknownPod
 	case errors.Is(err, agent.ErrStopped):

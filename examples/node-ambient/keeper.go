@@ -95,7 +95,7 @@ func proxyState(s zds.Status) event.ProxyState {
 
 func podState(p agent.PodStatus) event.PodState {
 	state := event.PodState{
-		UID: p.UID, Namespace: p.Namespace, Name: p.Name, Addresses: p.Addresses, Annotation: string(p.Annotation),
+		UID: p.UID, RuntimeUID: p.RuntimeUID, Namespace: p.Namespace, Name: p.Name, Addresses: p.Addresses, Annotation: string(p.Annotation),
 		Eligible: p.Decision.Capture, Reason: p.Decision.Reason, Detail: p.Decision.Detail,
 	}
 	if p.Since.IsZero() {

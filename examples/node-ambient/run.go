@@ -104,7 +104,7 @@ func work(ctx context.Context, o options, settings agent.Options, turn *turn, re
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	plugin, err := event.Listen(ctx, o.events, event.Options{
-		Enroller: enroller{node}, Keeper: keeper{node, pods}, HandOver: turn.handOver(end), HostRoot: o.hostRoot,
+		Enroller: enroller{node}, Leaver: enroller{node}, Keeper: keeper{node, pods}, HandOver: turn.handOver(end), HostRoot: o.hostRoot,
 		Observe: func(outcome event.Outcome) {
 			log.Log(ctx, levelOf(outcome.Err), "request at the event socket", "path", outcome.Path, "pod", outcome.Pod.String(),
 				"decision", outcome.Decision.String(), "error", outcome.Err, "duration", outcome.Duration.String())
