@@ -3,6 +3,7 @@
 package plugin
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // maxConfig bounds what DEL reads of a configuration, which has a few KiB with the result of a
@@ -20,7 +22,7 @@ const maxConfig = 1 << 20
 // Nothing may keep a pod from ending. So DEL is not served by skel, as other commands are, because
 // skel fails if the configuration is damaged or too new; and failures are only logged. GC removes
 // what is left.
-func (c *call) forget() {
+func (c *call) forget(ctx context.Context) {
 	conf := new(config)
 	data, err := io.ReadAll(io.LimitReader(c.Stdin, maxConfig))
 	if err == nil {
@@ -29,6 +31,7 @@ func (c *call) forget() {
 	c.runDir = c.Paths.RunDirOf(conf.Config)
 	conf.RunDir = c.runDir
 	a := journal.Attachment{Network: conf.Name, ContainerID: c.Getenv("CNI_CONTAINERID"), Interface: c.Getenv("CNI_IFNAME")}
+	damaged := err
 	if err == nil {
 		err = conf.journal().Remove(a)
 	}
@@ -36,6 +39,38 @@ func (c *call) forget() {
 		c.log.Info("the record of a container was not found; garbage collection removes it",
 			"container", a.ContainerID, "error", err.Error())
 	}
+	if damaged == nil && c.Deleted != nil {
+		c.tellDeleted(ctx, conf, a)
+	}
+}
+
+// tellDeleted tells [Options].Deleted of a DEL. Nothing that comes of it fails the command.
+func (c *call) tellDeleted(ctx context.Context, conf *config, a journal.Attachment) {
+	err := func() (err error) {
+		defer c.recoverInto(&err)
+		ref, err := podOf(c.Getenv("CNI_ARGS"))
+		if err != nil {
+			return err
+		}
+		if _, decided := policedBy(c.Mesh, conf).ByName(ref.Namespace, ref.Name); decided {
+			return nil
+		}
+		ctx, cancel := withTimeout(ctx, c.Limits.Deleted)
+		defer cancel()
+		log := c.log.With("container", a.ContainerID, "pod", ref.String())
+		return c.Deleted(ctx, Request{
+			Command: "DEL", Pod: ref, Attachment: a, Netns: c.Getenv("CNI_NETNS"), Config: conf.Config, Log: log,
+		})
+	}()
+	if err != nil {
+		c.log.Info("the end of a container was not told", "container", a.ContainerID, "error", err.Error())
+	}
+}
+
+// policedBy returns a mesh with the policy of a configuration.
+func policedBy(m sidecar.Mesh, c *config) sidecar.Mesh {
+	m.Policy = policyOf(m.Policy, c)
+	return m
 }
 
 // collect is the GC command. It removes the records of containers that the runtime doesn't list.

@@ -81,7 +81,7 @@ const ample = time.Hour
 
 // ampleLimits let nothing come too late but what never comes.
 func ampleLimits() limits {
-	return limits{Agent: ample, AgentRequest: ample, ServerRequest: ample, StatusAgent: ample, StatusServer: ample, Tell: ample}
+	return limits{Agent: ample, AgentRequest: ample, ServerRequest: ample, StatusAgent: ample, StatusServer: ample, Tell: ample, Deleted: ample}
 }
 
 // newNode makes a node whose API server answers with answer.
@@ -242,7 +242,10 @@ func (n *node) runAs(ctx context.Context, o Options, command string, args *skel.
 	code := run(ctx, &env{
 		Options: o,
 		Getenv: func(key string) string {
-			return map[string]string{"CNI_COMMAND": command, "CNI_CONTAINERID": args.ContainerID, "CNI_IFNAME": args.IfName}[key]
+			return map[string]string{
+				"CNI_COMMAND": command, "CNI_CONTAINERID": args.ContainerID, "CNI_IFNAME": args.IfName, "CNI_NETNS": args.Netns,
+				"CNI_ARGS": args.Args,
+			}[key]
 		},
 		Stdin:  bytes.NewReader(args.StdinData),
 		Stdout: &stdout, Stderr: &stderr,

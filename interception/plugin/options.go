@@ -62,6 +62,11 @@ type Options struct {
 	// code, either of the CNI specification (below 100) or of your own (from 200 on). Any other
 	// code is reported as an internal error (999), and so is an error of another type.
 	Before func(context.Context, Request) (sidecar.Decision, bool, error)
+	// Deleted, if not nil, is told of each DEL of a pod that [sidecar.Mesh.ByName] does not decide
+	// about, once the pod's record is gone. The context ends soon, because the pod's end must not
+	// wait: an error is only logged, and so is a panic. In the request, Netns may be empty or
+	// missing, and Config is not validated.
+	Deleted func(context.Context, Request) error
 	// Ambient says that Before decides about the pods of an ambient mesh too. Otherwise the plugin
 	// refuses a configuration with ambient_enabled, because it would leave those pods out of the mesh
 	// in silence. AmbientRemedy is what else the operator can do then; it may be empty.
@@ -148,11 +153,13 @@ type limits struct {
 	StatusAgent, StatusServer time.Duration
 	// Tell is for all that the plugin tells the node agent after a command.
 	Tell time.Duration
+	// Deleted is for [Options].Deleted.
+	Deleted time.Duration
 }
 
 // usualLimits are those of production.
 func usualLimits() limits {
-	return limits{StatusAgent: 2 * time.Second, StatusServer: 3 * time.Second, Tell: 250 * time.Millisecond}
+	return limits{StatusAgent: 2 * time.Second, StatusServer: 3 * time.Second, Tell: 250 * time.Millisecond, Deleted: time.Second}
 }
 
 // policyOf returns the options' policy, completed by a configuration.

@@ -18,16 +18,16 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// Request is a call that [Options].Before is asked about: the ADD of a pod, or the CHECK of a pod
-// whose ADD left no record.
+// Request is a call that [Options].Before is asked about, which is the ADD of a pod, or the CHECK
+// of a pod whose ADD left no record; or the DEL that [Options].Deleted is told of.
 type Request struct {
-	// Command is ADD or CHECK.
+	// Command is ADD, CHECK or DEL.
 	Command string
 	// Pod has the namespace, name and UID by which the runtime names the pod. The UID may be empty.
 	Pod podsource.Ref
 	// Attachment is the container, the network and the interface.
 	Attachment journal.Attachment
-	// Netns is the path of the pod's network namespace.
+	// Netns is the path of the pod's network namespace. In DEL it may be empty.
 	Netns string
 	// Config is the plugin's entry with the defaults filled in. Its PrevResult is the result of the
 	// plugins before this one, and its RuntimeConfig has the pod's annotations if the runtime passes

@@ -42,8 +42,8 @@ func Main(o Options) {
 // configuration names.
 type env struct {
 	Options
-	// Getenv is asked for CNI_COMMAND and, in DEL, the attachment; the rest of the protocol is
-	// Serve's.
+	// Getenv is asked for CNI_COMMAND and, in DEL, for all of the protocol; in other commands the rest
+	// is Serve's.
 	Getenv func(string) string
 	// Stdin has the configuration, and is read in DEL only.
 	Stdin          io.Reader
@@ -77,7 +77,7 @@ func run(ctx context.Context, e *env) int {
 	defer c.deliver(context.WithoutCancel(ctx)) // the answer has been given by then, or the runtime has given up
 	if command == "DEL" {
 		e.Answered(0)
-		c.forget()
+		c.forget(ctx)
 		return 0
 	}
 	about := ""
