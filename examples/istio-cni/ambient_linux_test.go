@@ -21,7 +21,7 @@ import (
 
 // web is the pod as the agent is told of it.
 func web(addresses ...string) event.Pod {
-	pod := event.Pod{Namespace: "shop", Name: "web-0", UID: uid}
+	pod := event.Pod{Namespace: "shop", Name: "web-0", UID: uid, Container: "web-0"}
 	for _, address := range addresses {
 		pod.Addresses = append(pod.Addresses, netip.MustParseAddr(address))
 	}
@@ -170,15 +170,16 @@ func TestAmbientProxyByNameOnly(t *testing.T) {
 	}
 }
 
-// TestAmbientStaticPod is known to the agent by its name, because its mirror has another UID.
+// TestAmbientStaticPod names the pod to the agent by the runtime's UID, wherever the kubelet has it
+// from: the agent knows the mirror, which has another UID.
 func TestAmbientStaticPod(t *testing.T) {
 	t.Parallel()
-	for source, want := range map[string]string{"file": "", "http": "", "api": uid} {
+	for _, source := range []string{"file", "http", "api"} {
 		n := newNode(t)
 		a := n.startAgent(enrolling())
 		n.mustAdd(annotated(`{"kubernetes.io/config.source": "` + source + `"}`))
-		if pods, _ := a.seen(); len(pods) != 1 || pods[0].UID != want {
-			t.Errorf("source %s: the agent was asked about %+v, want UID %q", source, pods, want)
+		if pods, _ := a.seen(); len(pods) != 1 || pods[0].UID != uid {
+			t.Errorf("source %s: the agent was asked about %+v, want UID %q", source, pods, uid)
 		}
 	}
 }

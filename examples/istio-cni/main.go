@@ -11,6 +11,7 @@ import (
 )
 
 func main() {
+	hook := ambientplugin.Hook{}
 	plugin.Main(plugin.Options{
 		Name:       "istio-cni",
 		About:      "CNI plugin istio-cni of meshcni",
@@ -22,7 +23,8 @@ func main() {
 			Name:   "the build with the Go tag iptables",
 			Remedy: "install bin/istio-cni-iptables, which make build makes, as istio-cni",
 		},
-		Before:    ambientplugin.Hook{}.Before,
+		Before:    hook.Before,
+		Deleted:   hook.Deleted,
 		Ambient:   true,
 		Installer: "install-cni",
 		Uninstall: "run install-cni uninstall on this node, with the mounts of the node agent (docs/operations.md, Uninstalling)",

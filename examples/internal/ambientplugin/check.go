@@ -16,7 +16,7 @@ import (
 // check looks at what the agent has observed of a pod, and changes nothing. A pod that the agent
 // does not enrol, or that is checked while the agent is away, goes on.
 func check(ctx context.Context, r plugin.Request, socket string) (_ interception.Decision, decided bool, _ error) {
-	of := event.Selection{UID: uidOf(r)}
+	of := event.Selection{UID: r.Pod.UID}
 	if of.UID == "" {
 		of = event.Selection{Namespace: r.Pod.Namespace, Name: r.Pod.Name}
 	}

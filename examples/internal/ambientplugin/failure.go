@@ -27,6 +27,7 @@ const (
 	codeRefused    uint = 212
 	codeStopped    uint = 213
 	codeProtocol   uint = 214
+	codeMachine    uint = 215
 
 	codeDrift uint = 220
 )
@@ -70,6 +71,8 @@ func (a *addition) failure(ctx context.Context, err error) error {
 		f.Code = codeUnknownPod
 	case code == event.CodeRefused:
 		f.Code = codeRefused
+	case code == event.CodeVirtualMachine:
+		f.Code = codeMachine
 	case code == event.CodeStopped:
 		f.Code = codeStopped
 	case code != "":
@@ -95,6 +98,9 @@ func (a *addition) agentRemedy(err error) string {
 	case code == event.CodeRefused:
 		return "nothing has to be done if the pod was deleted or started again meanwhile; otherwise see the container runtime's log, " +
 			"which passes the namespace as CNI_NETNS"
+	case code == event.CodeVirtualMachine:
+		return "give the pod a runtime class without a virtual machine, or a sidecar, or keep it out of the ambient mesh with the label " +
+			"istio.io/dataplane-mode=none"
 	case code == event.CodeStopped:
 		return "the container runtime tries again: see whether install-cni starts node-ambient again on this node"
 	case code != "":

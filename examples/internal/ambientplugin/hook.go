@@ -5,6 +5,7 @@ package ambientplugin
 import (
 	"cmp"
 	"context"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,7 +58,7 @@ func (h Hook) Before(ctx context.Context, r plugin.Request) (_ interception.Deci
 	if err != nil {
 		return interception.Decision{}, false, settingFailure(err)
 	}
-	if _, has := r.Config.RuntimeConfig.PodAnnotations[policy.SidecarAnnotation]; has {
+	if hasSidecar(r) {
 		return interception.Decision{}, false, nil
 	}
 	socket := filepath.Join(r.Config.RunDir, socketName)
@@ -75,7 +76,7 @@ func (h Hook) Before(ctx context.Context, r plugin.Request) (_ interception.Deci
 	}
 	a := addition{
 		Hook: h, request: r, policy: policy, namespace: namespace.File(), socket: socket,
-		pod: event.Pod{Namespace: r.Pod.Namespace, Name: r.Pod.Name, UID: uidOf(r), Addresses: addresses},
+		pod: podOf(r, addresses),
 	}
 	return a.decide(ctx)
 }
@@ -134,15 +135,16 @@ func isProxy(c pluginconf.Config, namespace, name string) bool {
 	return ok && suffix != "" && namespace != "" && namespace == proxyNamespace(c)
 }
 
-// sourceAnnotation says where the kubelet has a pod from; see
-// https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-source.
-const sourceAnnotation = "kubernetes.io/config.source"
+// hasSidecar recognises a pod with a sidecar, if the runtime passes annotations.
+func hasSidecar(r plugin.Request) bool {
+	_, has := r.Config.RuntimeConfig.PodAnnotations[ambient.IstioPolicy().SidecarAnnotation]
+	return has
+}
 
-// uidOf returns the pod's UID, or "" for a static pod, whose mirror in the API server has another
-// one than the runtime: the agent then knows it by its name.
-func uidOf(r plugin.Request) string {
-	if source := r.Config.RuntimeConfig.PodAnnotations[sourceAnnotation]; source != "" && source != "api" {
-		return ""
+// podOf returns the pod as the agent is told of it. For a static pod the UID is the runtime's, and
+// the agent knows to which mirror it belongs.
+func podOf(r plugin.Request, addresses []netip.Addr) event.Pod {
+	return event.Pod{
+		Namespace: r.Pod.Namespace, Name: r.Pod.Name, UID: r.Pod.UID, Container: r.Attachment.ContainerID, Addresses: addresses,
 	}
-	return r.Pod.UID
 }
