@@ -183,7 +183,8 @@ func ParsePortSet(list string) (PortSet, error) {
 	return ParseRangeSet(list, func(element string) (Range[Port], error) {
 		ports, err := parseRange[Port](element)
 		if err != nil {
-			err = fmt.Errorf("%s is neither a port nor a range of ports: write decimal numbers from 0 to 65535, such as 80,8000-8999", quoteBriefly(element))
+			err = fmt.Errorf("%s is neither a port nor a range of ports: write decimal numbers from 0 to 65535, such as 80,8000-8999",
+				quoteBriefly(element))
 		}
 		return ports, err
 	})

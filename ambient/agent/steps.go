@@ -101,7 +101,6 @@ func (w *worker) taken() {
 
 // takeEvent takes over a namespace. One that is replaced is given up: the runtime has replaced the
 // pod's network, and the rules ended with it.
-
 func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event) error {
 	same := w.namespace != nil && w.namespace.ID() == e.namespace.ID()
 	recorded := w.isRecorded(e.namespace)
@@ -111,14 +110,7 @@ func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event)
 		}
 	}
 	w.taken()
-	if w.ended != nil {
-		w.event, w.ended = e, nil
-	}
-	if len(e.pod.Containers) > 0 {
-		w.container = e.pod.Containers[0]
-	} else if !same {
-		w.container = ""
-	}
+	w.enter(e, same)
 	if same {
 		w.waiting = append(w.waiting, e)
 		return e.namespace.Close()
@@ -130,6 +122,18 @@ func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event)
 		w.plan = nil
 	}
 	return errors.Join(w.close(), w.use(e.namespace))
+}
+
+// enter makes the event's sandbox the pod's.
+func (w *worker) enter(e *event, same bool) {
+	if w.ended != nil {
+		w.event, w.ended = e, nil
+	}
+	if len(e.pod.Containers) > 0 {
+		w.container = e.pod.Containers[0]
+	} else if !same {
+		w.container = ""
+	}
 }
 
 // isRecorded reports whether the record is of a namespace that has not been opened since a restart.

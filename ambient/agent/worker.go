@@ -199,10 +199,7 @@ var errNews = errors.New("there is news of the pod")
 // pass looks once and takes steps until one fails or waits. It returns how long to wait before the
 // next pass, and whether there is nothing left to do for the pod.
 func (w *worker) pass(ctx context.Context, alert <-chan struct{}) (pause time.Duration, over bool) {
-	wanted, pod, known := w.agent.wanted(w.uid)
-	if known && pod.UID != "" {
-		w.know(pod)
-	}
+	wanted, known := w.learn()
 	if err := w.takeHanded(ctx, alert); err != nil {
 		return w.failed(wanted, ambient.StepOpen, err), false
 	}
@@ -216,16 +213,32 @@ func (w *worker) pass(ctx context.Context, alert <-chan struct{}) (pause time.Du
 	if !known {
 		return w.agent.options.Round, false
 	}
-	if wanted.Enrolled && w.namespace == nil {
-		addresses, err := w.lastAddresses(ctx)
-		if err != nil {
-			return w.failed(wanted, ambient.StepOpen, err), false
-		}
-		if len(addresses) == 0 {
-			return w.agent.options.Round, false // it has no network yet: the plugin or the feed will tell
-		}
+	networked, err := w.hasNetwork(ctx)
+	switch {
+	case wanted.Enrolled && err != nil:
+		return w.failed(wanted, ambient.StepOpen, err), false
+	case wanted.Enrolled && !networked:
+		return w.agent.options.Round, false // the plugin or the feed will tell
 	}
 	return w.advanceFrom(ctx, alert, wanted)
+}
+
+// learn returns what is wanted of the pod, and whether the feed has said so.
+func (w *worker) learn() (wanted ambient.Wanted, known bool) {
+	wanted, pod, known := w.agent.wanted(w.uid)
+	if known && pod.UID != "" {
+		w.know(pod)
+	}
+	return wanted, known
+}
+
+// hasNetwork reports whether the pod's namespace is open, or its addresses are known.
+func (w *worker) hasNetwork(ctx context.Context) (bool, error) {
+	if w.namespace != nil {
+		return true, nil
+	}
+	addresses, err := w.lastAddresses(ctx)
+	return len(addresses) > 0, err
 }
 
 // advanceFrom looks at the pod, and takes the steps that follow.

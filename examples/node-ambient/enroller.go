@@ -45,7 +45,8 @@ func podOf(pod event.Pod) podnetns.Pod {
 func codeOf(err error) event.Code {
 	_, refused := errors.AsType[*podnetns.RefusalError](err)
 	switch {
-	case refused, errors.Is(err, agent.ErrReplaced), errors.Is(err, agent.ErrEnded), errors.Is(err, interception.ErrHostNetns), errors.Is(err, interception.ErrNotNetns):
+	case refused, errors.Is(err, agent.ErrReplaced), errors.Is(err, agent.ErrEnded),
+		errors.Is(err, interception.ErrHostNetns), errors.Is(err, interception.ErrNotNetns):
 		return event.CodeRefused
 	case errors.Is(err, agent.ErrVirtualMachine):
 		return event.CodeVirtualMachine

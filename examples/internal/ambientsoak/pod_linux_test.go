@@ -214,7 +214,7 @@ func (p *pod) addOnce(ctx context.Context) (interception.Decision, error) {
 	if err != nil {
 		return interception.Decision{}, err
 	}
-	defer file.Close() //nolint:errcheck // nothing is written
+	defer file.Close()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return event.Enrol(ctx, filepath.Join(p.node.path("run"), "pluginevent.sock"), event.Pod{Namespace: podNamespace, Name: p.name, UID: p.uid, Addresses: p.addresses}, file)

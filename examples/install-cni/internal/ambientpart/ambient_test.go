@@ -130,8 +130,6 @@ func TestNotReady(t *testing.T) {
 	start(t, "what?").await(t, PartName, "starting")
 }
 
-// TestProcessThatEndsIsStartedAgain also takes the socket away.
-func TestProcessThatEndsIsStartedAgain(t *testing.T) {
 // TestStandsBy has a process in whose place another daemon's serves, and then itself again.
 func TestStandsBy(t *testing.T) {
 	t.Parallel()
@@ -155,6 +153,8 @@ func TestStandsBy(t *testing.T) {
 	}
 }
 
+// TestProcessThatEndsIsStartedAgain also takes the socket away.
+func TestProcessThatEndsIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	f.await(t, PartName, "no program")
