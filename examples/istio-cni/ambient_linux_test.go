@@ -150,6 +150,10 @@ func TestAmbientCostsNothing(t *testing.T) {
 			if r := n.reported(); r.Reason != test.reason {
 				t.Errorf("the plugin reports %+v, want reason %s", r, test.reason)
 			}
+			err = n.cni().DelNetworkList(t.Context(), n.list(previous, test.settings), n.runtime(test.namespace, test.name))
+			if err != nil {
+				t.Error(err)
+			}
 			if a.outcomes != 0 {
 				t.Errorf("the agent was asked %d times", a.outcomes)
 			}
@@ -207,10 +211,11 @@ func TestE4AmbientErrors(t *testing.T) {
 		want uint
 		text string
 	}{
-		event.CodeUnfinished: {210, "see whether the proxy (DaemonSet istio-system/ztunnel) runs on this node"},
-		event.CodeRefused:    {212, "CNI_NETNS"},
-		event.CodeRequest:    {214, "versions of node-ambient and the plugin that fit together"},
-		"later":              {214, "versions of node-ambient and the plugin that fit together"},
+		event.CodeUnfinished:     {210, "see whether the proxy (DaemonSet istio-system/ztunnel) runs on this node"},
+		event.CodeRefused:        {212, "CNI_NETNS"},
+		event.CodeVirtualMachine: {215, "a runtime class without a virtual machine"},
+		event.CodeRequest:        {214, "versions of node-ambient and the plugin that fit together"},
+		"later":                  {214, "versions of node-ambient and the plugin that fit together"},
 	} {
 		n := newNode(t)
 		n.startAgent(&agent{err: &event.Error{Code: code, Message: "step \"serve\": no proxy has ever connected"}})

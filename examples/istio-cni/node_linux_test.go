@@ -157,6 +157,10 @@ type agent struct {
 	pods     []event.Pod
 	inodes   []uint64
 	outcomes int // of requests and connections
+	left     []event.Pod
+	leftIn   []uint64 // inodes; 0 for a request without a namespace
+	// ending, if not nil, answers a request to leave in the agent's place.
+	ending func(context.Context) (held bool, err error)
 }
 
 // Enrol implements [event.Enroller].
@@ -170,6 +174,30 @@ func (a *agent) Enrol(_ context.Context, pod event.Pod, namespace *os.File) (int
 	defer a.mu.Unlock()
 	a.pods, a.inodes = append(a.pods, pod), append(a.inodes, stat.Ino)
 	return a.decision, a.err
+}
+
+// Leave implements [event.Leaver].
+func (a *agent) Leave(ctx context.Context, pod event.Pod, namespace *os.File) (held bool, err error) {
+	var stat syscall.Stat_t
+	if namespace != nil {
+		if err := syscall.Fstat(int(namespace.Fd()), &stat); err != nil {
+			return false, err
+		}
+	}
+	a.mu.Lock()
+	a.left, a.leftIn = append(a.left, pod), append(a.leftIn, stat.Ino)
+	a.mu.Unlock()
+	if a.ending != nil {
+		return a.ending(ctx)
+	}
+	return true, nil
+}
+
+// departed returns the pods whose end the agent was told, and the inodes of their namespaces.
+func (a *agent) departed() ([]event.Pod, []uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.left, a.leftIn
 }
 
 func (a *agent) observe(event.Outcome) {
@@ -188,7 +216,7 @@ func (a *agent) seen() ([]event.Pod, []uint64) {
 // startAgent serves the event socket until the test ends.
 func (n *node) startAgent(a *agent) *agent {
 	n.t.Helper()
-	server, err := event.Listen(n.t.Context(), n.socket(), event.Options{Enroller: a, Observe: a.observe})
+	server, err := event.Listen(n.t.Context(), n.socket(), event.Options{Enroller: a, Leaver: a, Observe: a.observe})
 	if err != nil {
 		n.t.Fatal(err)
 	}
