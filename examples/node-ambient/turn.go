@@ -27,8 +27,9 @@ var errSuperseded = errors.New("a newer process serves the node: this one writes
 const (
 	// askAgain is the time between two attempts to get the turn.
 	askAgain = 50 * time.Millisecond
-	// lookAgain is the time between two looks of a process that stands by. It is longer than a parent
-	// takes to start its process again after a failure, so that the newer one usually goes on.
+	// lookAgain is the time between two looks of a process that stands by. It is longer than askAgain,
+	// and than a parent takes to start its process again after a failure, so that the newer one
+	// usually goes on.
 	lookAgain = 500 * time.Millisecond
 	// patience is how long a process that has the turn may take to end its work.
 	patience = time.Minute
@@ -90,14 +91,14 @@ func awaitFree(ctx context.Context, o options) error {
 	}
 	defer func() { _ = file.Close() }() // it gives the lock up
 	for {
-		locked, err := tryLock(file)
-		if locked || err != nil {
-			return err
-		}
-		select {
+		select { // first: the process to which this one has handed over takes a moment to lock the file
 		case <-time.After(lookAgain):
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		}
+		locked, err := tryLock(file)
+		if locked || err != nil {
+			return err
 		}
 	}
 }

@@ -35,11 +35,11 @@ func (m *Metrics) Ambient(state func() *ambientpart.State) *Ambient {
 			connected(to, 0)
 			return
 		}
-		connected(to, float64(s.Node.Proxies))
-		complete(to, flag(s.Node.Complete))
 		if s.StandsBy {
 			return
 		}
+		connected(to, float64(s.Node.Proxies))
+		complete(to, flag(s.Node.Complete))
 		for _, kind := range ambientpart.Kinds() {
 			pods(to, float64(s.Pods[kind]), string(kind))
 		}
