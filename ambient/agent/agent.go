@@ -107,6 +107,9 @@ type Options struct {
 	// Observe is called, from several goroutines, before each step, after each failure, when a pod is
 	// as wanted, and at last when the agent does not deal with it any more. It may be nil.
 	Observe func(Pod)
+	// Count is called for what metrics count, from several goroutines. It must not wait, and not call
+	// the agent. It may be nil.
+	Count func(Count)
 }
 
 // Agent enrols and withdraws the pods of a node. Its methods may be called concurrently. Create it

@@ -89,7 +89,7 @@ func (a *Agent) clearSetsLocked() {
 // update notes namespaces and pods, and returns the UIDs of the pods that this concerns. The caller
 // holds mu.
 func (a *Agent) update(change ambient.Change) map[string]bool {
-	concerned := map[string]bool{}
+	concerned, added, updated, gone := map[string]bool{}, 0, 0, 0
 	for _, namespace := range change.Namespaces {
 		if replaces(a.namespaces, namespace.Name, namespace) {
 			for uid, pod := range a.pods {
@@ -100,15 +100,28 @@ func (a *Agent) update(change ambient.Change) map[string]bool {
 		}
 	}
 	for _, pod := range change.Pods {
-		if replaces(a.pods, pod.UID, pod) {
-			concerned[pod.UID] = true
+		_, known := a.pods[pod.UID]
+		switch is := replaces(a.pods, pod.UID, pod); {
+		case !is:
+			continue
+		case known:
+			updated++
+		default:
+			added++
 		}
+		concerned[pod.UID] = true
 	}
 	for _, uid := range change.Gone {
+		if _, known := a.pods[uid]; known {
+			gone++
+		}
 		delete(a.pods, uid)
 		delete(a.withdrawn.uids, uid)
 		delete(a.machines, uid)
 		concerned[uid] = true
+	}
+	for of, times := range map[string]int{"add": added, "update": updated, "delete": gone} {
+		a.options.count(CountChange, of, times)
 	}
 	return concerned
 }

@@ -39,6 +39,13 @@ type sets struct {
 	former map[netip.Addr][]string
 	// lost are the pods from which another program has taken a member, until keep tells of them.
 	lost []string
+	// missing are the members that were taken, until they are there again.
+	missing map[netip.Addr]bool
+
+	// applied is the fingerprint of the plan that the host had at the last look, empty if none, and
+	// drifted reports that another program has changed it since. Both are guarded by busy.
+	applied string
+	drifted bool
 }
 
 // hostKey is the key under which the host's namespace is watched. No pod has an empty UID.
@@ -109,7 +116,11 @@ func (s *sets) refresh(ctx context.Context) error {
 	}
 	for address, uid := range before {
 		if s.owner[address] != uid {
-			s.lost = append(s.lost, uid)
+			if s.missing == nil {
+				s.missing = map[netip.Addr]bool{}
+			}
+			s.lost, s.missing[address] = append(s.lost, uid), true
+			s.options.count(CountDrift, driftSets, 1)
 		}
 	}
 	maps.DeleteFunc(s.former, func(a netip.Addr, _ []string) bool { return s.owner[a] != before[a] })
@@ -144,10 +155,30 @@ func (s *sets) restore(ctx context.Context) (plan *interception.Plan, branches [
 	if branches, err = s.findBranches(members); err != nil {
 		return nil, nil, state, err
 	}
-	if plan, err = ambient.HostPlan(o.Numbers, facts, o.Owner, branches...); err == nil && differs(plan, state) {
-		err = o.Dataplane.Apply(ctx, o.Host, plan)
+	if plan, err = ambient.HostPlan(o.Numbers, facts, o.Owner, branches...); err == nil {
+		err = s.applyHost(ctx, plan, state)
 	}
 	return plan, branches, state, err
+}
+
+// applyHost applies the host's plan where it differs from what was seen, and counts that as drift if
+// the same plan was applied before.
+func (s *sets) applyHost(ctx context.Context, plan *interception.Plan, seen interception.State) error {
+	o, fingerprint := s.options, plan.Fingerprint()
+	if differs(plan, seen) {
+		if s.applied == fingerprint {
+			s.applied, s.drifted = "", true
+			o.count(CountDrift, driftHost, 1)
+		}
+		if err := o.Dataplane.Apply(ctx, o.Host, plan); err != nil {
+			return err
+		}
+	}
+	if s.drifted {
+		o.count(CountHealed, driftHost, 1)
+	}
+	s.applied, s.drifted = fingerprint, false
+	return nil
 }
 
 // findBranches returns the branches of some of the members, in the order of addresses.
@@ -315,6 +346,8 @@ func (s *sets) doubt() {
 func (s *sets) edited(edit interception.SetEdit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.options.count(CountEdit, "add", len(edit.Add))
+	s.options.count(CountEdit, "remove", len(edit.Remove))
 	for address, owner := range edit.Remove {
 		if s.owner[address] == owner {
 			delete(s.owner, address)
@@ -326,6 +359,10 @@ func (s *sets) edited(edit interception.SetEdit) {
 			s.former[address] = append(s.former[address], before)
 		}
 		s.owner[address] = owner
+		if s.missing[address] {
+			delete(s.missing, address)
+			s.options.count(CountHealed, driftSets, 1)
+		}
 	}
 }
 
@@ -345,7 +382,7 @@ func (s *sets) suspend(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.suspended, s.ready = true, true
+	s.suspended, s.ready, s.applied, s.drifted, s.missing = true, true, "", false, nil
 	s.owner, s.has, s.former = map[netip.Addr]string{}, map[interception.Family]bool{}, map[netip.Addr][]string{}
 	s.branches = nil
 	return nil

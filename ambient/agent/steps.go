@@ -171,6 +171,7 @@ func (w *worker) use(namespace *interception.Netns) error {
 		return errors.Join(err, namespace.Close())
 	}
 	w.namespace, w.alone = namespace, len(w.agent.options.TakeOver) == 0
+	w.drifts.unsettle() // what this one holds is the agent's to write
 	return nil
 }
 

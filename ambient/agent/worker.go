@@ -63,6 +63,9 @@ type worker struct {
 	missing    time.Time     // since when the proxy's listeners are missing; zero while they are there
 	patience   time.Duration // how long they may be missing
 	seen       ambient.Seen
+	drifts     drifts
+	began      time.Time // when the agent could begin to enrol the pod
+	counted    bool      // its enrolment was counted, or was an earlier agent's
 	failures   upkeep.Series
 	looks      upkeep.Series
 	losses     upkeep.Series
@@ -252,9 +255,13 @@ func (w *worker) advanceFrom(ctx context.Context, alert <-chan struct{}, wanted 
 			return 0, false // the decision about the pod is another one now
 		}
 	}
+	if wanted.Enrolled && w.began.IsZero() {
+		w.began = time.Now()
+	}
 	if err := w.look(ctx, wanted); err != nil {
 		return w.failed(wanted, "", err), false
 	}
+	w.findDrift(wanted)
 	return w.advance(ctx, alert, wanted)
 }
 
@@ -282,6 +289,7 @@ func (w *worker) advance(ctx context.Context, alert <-chan struct{}, wanted ambi
 	w.failures.Reset()
 	w.looks.Reset()
 	w.publish(wanted, "", nil)
+	w.countSettled(wanted)
 	w.settle()
 	return w.agent.options.Round, !wanted.Enrolled
 }
