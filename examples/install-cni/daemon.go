@@ -116,7 +116,9 @@ func (d *daemon) prepareAmbientMode(level *slog.LevelVar) (err error) {
 		return nil
 	}
 	counts := d.metrics.Ambient(func() *ambientpart.State { return d.ambient.State() })
-	d.ambient, err = newAmbientMode(d.env, d.settings, d.log, level, ambientpart.Options{OnRequest: counts.Request, OnFailure: counts.Failed})
+	d.ambient, err = newAmbientMode(d.env, d.settings, d.log, level, ambientpart.Options{
+		OnRequest: counts.Request, OnFailure: counts.Failed, OnCount: counts.Count,
+	})
 	return err
 }
 

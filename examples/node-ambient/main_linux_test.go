@@ -199,8 +199,11 @@ func wantReports(t *testing.T, lines <-chan ambientnews.Line) {
 	t.Helper()
 	var pod ambientnews.Pod
 	var node ambientnews.Node
+	counts := map[string]int{}
 	for captured := false; !captured || !pod.Wanted || pod.Step != "" || !node.Complete || node.Proxies != 1; {
 		switch line := <-lines; {
+		case line.Count != nil:
+			counts[line.Count.What+" "+line.Count.Of] += line.Count.Times
 		case line.Pod != nil:
 			pod = *line.Pod
 		case line.Node != nil:
@@ -211,6 +214,10 @@ func wantReports(t *testing.T, lines <-chan ambientnews.Line) {
 	}
 	if pod.UID != "7f0b" || pod.Name != "web-0" || pod.Error != "" || pod.Proxy != "serves" || pod.Rules != "planned" || node.Feed != "" {
 		t.Errorf("the program reports %+v, %+v", pod, node)
+	}
+	delete(counts, "ack keep") // there is one if the feed tells of the pod before the proxy connects
+	if diff := cmp.Diff(map[string]int{"change add": 1, "ack snapshot sent": 1, "ack add": 1}, counts); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
 	}
 }
 
@@ -246,7 +253,11 @@ func TestReports(t *testing.T) {
 	}
 	var nodes []ambientnews.Node
 	for _, line := range lines() {
-		nodes = append(nodes, *line.Node)
+		if line.Node != nil {
+			nodes = append(nodes, *line.Node)
+		} else if *line.Count != (ambientnews.Count{What: ambientnews.Nack, Of: "add", Times: 1}) {
+			t.Errorf("of the refusal, it reports %+v", line)
+		}
 	}
 	want := []ambientnews.Node{
 		{Proxies: 1},

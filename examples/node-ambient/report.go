@@ -84,8 +84,24 @@ func (r *reporter) feed(e feed.Event) {
 	})
 }
 
-// proxy reports what has changed by an event of the proxies' connections.
+// count reports something that has happened.
+func (r *reporter) count(c agent.Count) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.line(ambientnews.Line{Count: &ambientnews.Count{What: string(c.What), Of: c.Of, Times: c.Times, Seconds: c.Duration.Seconds()}})
+}
+
+// proxy reports an answer of a proxy, and what has changed by an event of the proxies' connections.
 func (r *reporter) proxy(e zds.Event) {
+	if e.Request.Kind != 0 {
+		answer := ambientnews.Count{What: ambientnews.Ack, Of: e.Request.Kind.String(), Times: 1}
+		if e.Err != nil {
+			answer.What = ambientnews.Nack
+		}
+		r.mu.Lock()
+		r.line(ambientnews.Line{Count: &answer})
+		r.mu.Unlock()
+	}
 	r.change(func(node *ambientnews.Node) {
 		switch {
 		case e.Hello != nil:

@@ -96,7 +96,7 @@ func work(ctx context.Context, o options, settings agent.Options, turn *turn, re
 		logged(e)
 		report.feed(e)
 	}})
-	settings.Feed, settings.Annotator, settings.Observe = pods, pods, report.pod
+	settings.Feed, settings.Annotator, settings.Observe, settings.Count = pods, pods, report.pod, report.count
 	node, err := agent.New(ctx, settings)
 	if err != nil {
 		return err

@@ -12,6 +12,8 @@ type Line struct {
 	Node *Node `json:"node,omitempty"`
 	// Request is a request of a CNI plugin that was answered.
 	Request *Request `json:"request,omitempty"`
+	// Count is something that has happened, for metrics.
+	Count *Count `json:"count,omitempty"`
 	// StandsBy reports that a newer process serves the node. Everything that was reported before is
 	// over. With the next Node the program serves again.
 	StandsBy bool `json:"standsBy,omitempty"`
@@ -52,6 +54,26 @@ type Node struct {
 	// Lost is why the last connection of a proxy ended; empty if none has ended.
 	Lost string `json:"lost,omitempty"`
 }
+
+// Count is something that has happened.
+type Count struct {
+	// What has happened: a kind of Count of package ambient/agent, or an answer of a proxy,
+	// Ack or Nack.
+	What string `json:"what"`
+	// Of says what it has happened to, in the words of the kind. For an answer of a proxy it is the
+	// kind of the request.
+	Of string `json:"of"`
+	// Times is how often.
+	Times int `json:"times"`
+	// Seconds is how long it took, for an enrolment.
+	Seconds float64 `json:"seconds,omitempty"`
+}
+
+// The kinds of [Count] that are answers of a proxy: it has done what it was told, or has refused.
+const (
+	Ack  = "ack"
+	Nack = "nack"
+)
 
 // Request is a request of a plugin.
 type Request struct {

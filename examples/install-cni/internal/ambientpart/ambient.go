@@ -48,6 +48,8 @@ type Options struct {
 	// OnFailure is called when a step fails for a pod, once until the pod's state has changed again.
 	// It must not block.
 	OnFailure func(step string)
+	// OnCount is called for everything else that the process has counted. It must not block.
+	OnCount func(ambientnews.Count)
 }
 
 // New returns the parts of ambient mode, and starts nothing yet.
@@ -143,17 +145,19 @@ func (a *Ambient) takeLine(text []byte, say func(string)) {
 	switch {
 	case line.Request != nil:
 		a.options.OnRequest(*line.Request)
+	case line.Count != nil:
+		a.options.OnCount(*line.Count)
 	case line.Pod != nil:
 		if failed := a.state(func(s *state) bool { return s.takePod(*line.Pod) }); failed {
 			a.options.OnFailure(line.Pod.Step)
 		}
-	case line.Node != nil:
-		a.state(func(s *state) bool { s.node, s.standsBy = *line.Node, false; return true })
-		say(notComplete(*line.Node))
-		a.nudge()
 	case line.StandsBy:
 		a.state(func(s *state) bool { *s = *newState(); s.standsBy = true; return true })
 		say("") // the newer process serves the plugin, too
+		a.nudge()
+	case line.Node != nil:
+		a.state(func(s *state) bool { s.node, s.standsBy = *line.Node, false; return true })
+		say(notComplete(*line.Node))
 		a.nudge()
 	}
 }

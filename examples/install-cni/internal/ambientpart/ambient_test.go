@@ -49,6 +49,7 @@ type fixture struct {
 	state    *health.State
 	log      *testlog.Log
 	requests chan ambientnews.Request
+	counts   chan ambientnews.Count
 	failures chan string
 
 	mu    sync.Mutex
@@ -59,7 +60,7 @@ func start(t *testing.T, lines ...string) *fixture {
 	t.Helper()
 	f := &fixture{
 		state: health.NewState(), log: testlog.New(), lines: strings.Join(lines, "\n"), requests: make(chan ambientnews.Request, 10),
-		failures: make(chan string, 10),
+		failures: make(chan string, 10), counts: make(chan ambientnews.Count, 10),
 	}
 	log := slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	socket := filepath.Join(t.TempDir(), "run", "events")
@@ -74,6 +75,7 @@ func start(t *testing.T, lines ...string) *fixture {
 		},
 		Events: socket, Proxy: filepath.Join(t.TempDir(), "ztunnel", "proxy"), Log: log,
 		OnRequest: func(r ambientnews.Request) { f.requests <- r }, OnFailure: func(step string) { f.failures <- step },
+		OnCount: func(c ambientnews.Count) { f.counts <- c },
 	})
 	f.state.LookWithin = patience
 	f.state.LogTo(log)
@@ -187,7 +189,7 @@ func TestReports(t *testing.T) {
 		`{"pod":{"uid":"3","wanted":true,"step":"await-proxy","rules":"planned","proxy":"told"}}`,
 		`{"pod":{"uid":"4","wanted":true,"step":"open"}}`, `{"pod":{"uid":"5","wanted":false,"step":"await-drained"}}`,
 		`{"pod":{"uid":"6","wanted":true}}`, `{"pod":{"uid":"6","wanted":false}}`,
-		`{"request":{"status":200,"captured":true,"seconds":0.5}}`, `{"node":{"complete":true,"proxies":1}}`)
+		`{"request":{"status":200,"captured":true,"seconds":0.5}}`, `{"count":{"what":"edit","of":"add","times":2}}`, `{"node":{"complete":true,"proxies":1}}`)
 	f.await(t, PartName, "")
 	want := &State{
 		Node:  ambientnews.Node{Complete: true, Proxies: 1},
@@ -199,6 +201,9 @@ func TestReports(t *testing.T) {
 	}
 	if got := <-f.requests; got != (ambientnews.Request{Status: 200, Captured: true, Seconds: 0.5}) {
 		t.Errorf("request %+v", got)
+	}
+	if got := <-f.counts; got != (ambientnews.Count{What: "edit", Of: "add", Times: 2}) {
+		t.Errorf("count %+v", got)
 	}
 	if first, second := <-f.failures, <-f.failures; first != "tell" || second != "apply" || len(f.failures) > 0 {
 		t.Errorf("failures %s, %s, and %d more", first, second, len(f.failures))

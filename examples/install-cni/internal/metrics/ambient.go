@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +17,8 @@ import (
 type Ambient struct {
 	requests *prometheus.CounterVec
 	failures *prometheus.CounterVec
-	seconds  prometheus.Histogram
+	seconds  *prometheus.HistogramVec
+	counts   map[string]counted // by ambientnews.Count.What
 }
 
 // Ambient adds the metrics of ambient mode. The state is nil while its process has not reported:
@@ -59,19 +61,29 @@ func (m *Metrics) Ambient(state func() *ambientpart.State) *Ambient {
 			"response_code"),
 		failures: counter("meshcni_ambient_failures_total",
 			"How often a step for a pod of ambient mode has failed that had not failed before.", "step"),
-		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "meshcni_ambient_enrol_duration_seconds",
-			Help:    "How long the agent takes to enrol a new pod, with the proxy's acknowledgement.",
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "meshcni_ambient_enrol_duration_seconds",
+			Help: "How long the agent takes to enrol a pod, with the proxy's acknowledgement, by what has told of it: plugin for a new pod, " +
+				"feed for one that runs.",
 			Buckets: []float64{.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30},
-		}),
+		}, []string{"source"}),
+		counts: ambientCounts(),
 	}
-	m.registry.MustRegister(c, a.requests, a.failures, a.seconds)
+	m.registry.MustRegister(append(a.counters(), c, a.requests, a.failures, a.seconds)...)
 	// From the start, so that the first increase is visible.
 	for _, code := range responseCodes() {
 		a.requests.WithLabelValues(code)
 	}
 	for _, step := range append(stepLabels(), other) {
 		a.failures.WithLabelValues(step)
+	}
+	for _, source := range []string{sourcePlugin, sourceFeed} {
+		a.seconds.WithLabelValues(source)
+	}
+	for _, one := range a.counts {
+		for _, of := range one.of {
+			one.counter.WithLabelValues(append(slices.Clone(one.labels), of)...)
+		}
 	}
 	return a
 }
@@ -96,7 +108,7 @@ func responseCodes() []string { return []string{"200", "400", "500"} }
 func (a *Ambient) Request(r ambientnews.Request) {
 	a.requests.WithLabelValues(known(strconv.Itoa(r.Status), responseCodes()...)).Inc()
 	if r.Captured {
-		a.seconds.Observe(r.Seconds)
+		a.seconds.WithLabelValues(sourcePlugin).Observe(r.Seconds)
 	}
 }
 

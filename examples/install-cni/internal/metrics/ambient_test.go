@@ -39,7 +39,9 @@ func TestAmbient(t *testing.T) {
 	want(t, m, "istio_cni_plugin_requests_total", `istio_cni_plugin_requests_total{response_code="200"} 3`,
 		`istio_cni_plugin_requests_total{response_code="400"} 0`, `istio_cni_plugin_requests_total{response_code="500"} 0`,
 		`istio_cni_plugin_requests_total{response_code="other"} 1`)
-	want(t, m, "meshcni_ambient_enrol_duration_seconds_count", "meshcni_ambient_enrol_duration_seconds_count 2")
+	a.Count(ambientnews.Count{What: "enrolled", Of: "feed", Times: 1, Seconds: 0.2})
+	want(t, m, "meshcni_ambient_enrol_duration_seconds_count", `meshcni_ambient_enrol_duration_seconds_count{source="feed"} 1`,
+		`meshcni_ambient_enrol_duration_seconds_count{source="plugin"} 2`)
 	a.Failed(string(ambient.StepTell))
 	a.Failed("")
 	a.Failed("a step of a later version")
@@ -55,6 +57,33 @@ func TestAmbient(t *testing.T) {
 			t.Errorf("no %s in\n%s", line, strings.Join(at, "\n"))
 		}
 	}
+}
+
+// TestAmbientCounts counts each kind, with words of a later version.
+func TestAmbientCounts(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(t, health.NewState())
+	a := m.Ambient(func() *ambientpart.State { return nil })
+	for _, c := range []ambientnews.Count{
+		{What: "change", Of: "add", Times: 3}, {What: "change", Of: "update", Times: 1}, {What: "drift", Of: "rules", Times: 2},
+		{What: "healed", Of: "rules", Times: 1}, {What: "drift", Of: "what a later version has", Times: 1}, {What: "edit", Of: "remove", Times: 4},
+		{What: ambientnews.Ack, Of: "add", Times: 1}, {What: ambientnews.Nack, Of: "add", Times: 1}, {What: "unknown", Of: "add", Times: 1},
+		{What: "edit", Of: "add", Times: -1},
+	} {
+		a.Count(c)
+	}
+	want(t, m, "nodeagent_reconcile_events_total", `nodeagent_reconcile_events_total{type="add"} 3`, `nodeagent_reconcile_events_total{type="delete"} 0`,
+		`nodeagent_reconcile_events_total{type="update"} 1`)
+	want(t, m, "meshcni_ambient_drift_found_total", `meshcni_ambient_drift_found_total{part="host"} 0`,
+		`meshcni_ambient_drift_found_total{part="listeners"} 0`, `meshcni_ambient_drift_found_total{part="other"} 1`,
+		`meshcni_ambient_drift_found_total{part="rules"} 2`, `meshcni_ambient_drift_found_total{part="sets"} 0`)
+	want(t, m, `meshcni_ambient_drift_healed_total{part="rules"}`, `meshcni_ambient_drift_healed_total{part="rules"} 1`)
+	want(t, m, "meshcni_ambient_set_edits_total", `meshcni_ambient_set_edits_total{operation="add"} 0`,
+		`meshcni_ambient_set_edits_total{operation="remove"} 4`)
+	want(t, m, `meshcni_ambient_proxy_answers_total{answer="ack"`, `meshcni_ambient_proxy_answers_total{answer="ack",request="add"} 1`,
+		`meshcni_ambient_proxy_answers_total{answer="ack",request="del"} 0`, `meshcni_ambient_proxy_answers_total{answer="ack",request="keep"} 0`,
+		`meshcni_ambient_proxy_answers_total{answer="ack",request="snapshot sent"} 0`)
+	want(t, m, `meshcni_ambient_proxy_answers_total{answer="nack",request="add"}`, `meshcni_ambient_proxy_answers_total{answer="nack",request="add"} 1`)
 }
 
 // TestEachStepHasALabel: Next takes no step that the metrics do not know.

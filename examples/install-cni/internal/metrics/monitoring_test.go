@@ -120,7 +120,7 @@ func decode(t *testing.T, name string, to any) {
 
 // A metric in an expression with the selectors of its labels, and the labels that it is summed by.
 var (
-	selector = regexp.MustCompile(`\b((?:istio_cni|meshcni|kube|ztunnel)_[a-z_]+)(?:\{([^}]*)\})?`)
+	selector = regexp.MustCompile(`\b((?:istio_cni|meshcni|kube|ztunnel|nodeagent)_[a-z_]+)(?:\{([^}]*)\})?`)
 	matcher  = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)\s*"`)
 	grouping = regexp.MustCompile(`\bby \(([^)]*)\)`)
 )
@@ -187,6 +187,7 @@ func TestPodsThatNobodyCapturedBeforeTheDaemon(t *testing.T) {
 func TestMonitoringKnowsTheValues(t *testing.T) {
 	t.Parallel()
 	values := slices.Concat(reasons(), installResults(), claimStates(), responseCodes(), stepLabels(),
+		[]string{sourcePlugin, sourceFeed, ambientnews.Ack, ambientnews.Nack},
 		[]string{"unseen", "ADD", "total", "pod", "not-ready", "failed", "$instance", "fail", // of package agent
 			"true", `istio-cni-(.+-)?node-[a-z0-9]+`})
 	for _, verdict := range verdicts() {
