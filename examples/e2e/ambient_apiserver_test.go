@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/meshcni/meshcni/ambient/agent/event"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/meshcni/meshcni/ambient/agent/event"
 	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )

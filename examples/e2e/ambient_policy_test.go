@@ -11,13 +11,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/meshcni/meshcni/ambient"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	networkingclient "k8s.io/client-go/kubernetes/typed/networking/v1"
 
-	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 

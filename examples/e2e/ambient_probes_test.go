@@ -11,10 +11,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/meshcni/meshcni/ambient"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )

@@ -6,11 +6,11 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/meshcni/meshcni/ambient/agent/event"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/meshcni/meshcni/ambient/agent/event"
 	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )

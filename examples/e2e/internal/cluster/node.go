@@ -207,7 +207,8 @@ func (n *Node) boot() boot {
 			"--hostname-override=" + n.Name, "--node-ip=" + strings.Join(n.addresses(), ","), "--v=2",
 		},
 		Proxy: []string{
-			"--kubeconfig=" + n.cluster.keys.path("proxy.kubeconfig"), "--master=" + n.server(), "--hostname-override=" + n.Name, "--proxy-mode=iptables",
+			"--kubeconfig=" + n.cluster.keys.path("proxy.kubeconfig"), "--master=" + n.server(), "--hostname-override=" + n.Name,
+			"--proxy-mode=iptables",
 			"--cluster-cidr=10.244.0.0/16,fd00:10:244::/48",
 			// These settings belong to the machine, not to the node.
 			"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",
