@@ -161,8 +161,8 @@ func (s *sets) restore(ctx context.Context) (plan *interception.Plan, branches [
 	return plan, branches, state, err
 }
 
-// applyHost applies the host's plan where it differs from what was seen, and counts that as drift if
-// the same plan was applied before.
+// applyHost applies the host's plan where it differs from what was seen, and counts that as drift
+// if the same plan was applied before.
 func (s *sets) applyHost(ctx context.Context, plan *interception.Plan, seen interception.State) error {
 	o, fingerprint := s.options, plan.Fingerprint()
 	if differs(plan, seen) {
