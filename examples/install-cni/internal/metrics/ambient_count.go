@@ -32,7 +32,7 @@ func ambientCounts() map[string]counted {
 	requests := []string{"add", "keep", "del", "snapshot sent"}
 	return map[string]counted{
 		"change": {
-			counter: counter("nodeagent_reconcile_events_total", "Pods that the agent of ambient mode was told of, by what has happened to them.", "type"),
+			counter: counter("nodeagent_reconcile_events_total", "Pods that the agent of ambient mode was told of, by what has happened.", "type"),
 			of:      []string{"add", "update", "delete"},
 		},
 		"drift": {

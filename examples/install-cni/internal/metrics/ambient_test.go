@@ -65,9 +65,15 @@ func TestAmbientCounts(t *testing.T) {
 	m := newMetrics(t, health.NewState())
 	a := m.Ambient(func() *ambientpart.State { return nil })
 	for _, c := range []ambientnews.Count{
-		{What: "change", Of: "add", Times: 3}, {What: "change", Of: "update", Times: 1}, {What: "drift", Of: "rules", Times: 2},
-		{What: "healed", Of: "rules", Times: 1}, {What: "drift", Of: "what a later version has", Times: 1}, {What: "edit", Of: "remove", Times: 4},
-		{What: ambientnews.Ack, Of: "add", Times: 1}, {What: ambientnews.Nack, Of: "add", Times: 1}, {What: "unknown", Of: "add", Times: 1},
+		{What: "change", Of: "add", Times: 3},
+		{What: "change", Of: "update", Times: 1},
+		{What: "drift", Of: "rules", Times: 2},
+		{What: "healed", Of: "rules", Times: 1},
+		{What: "drift", Of: "what a later version has", Times: 1},
+		{What: "edit", Of: "remove", Times: 4},
+		{What: ambientnews.Ack, Of: "add", Times: 1},
+		{What: ambientnews.Nack, Of: "add", Times: 1},
+		{What: "unknown", Of: "add", Times: 1},
 		{What: "edit", Of: "add", Times: -1},
 	} {
 		a.Count(c)
