@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -162,6 +163,27 @@ func TestEveryRow(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, mustLoad(t, nil, args...)); diff != "" {
 		t.Errorf("from flags (-want +got):\n%s", diff)
+	}
+}
+
+func TestExcludedNamespaces(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		value string
+		want  []string
+	}{
+		"empty": {"", nil}, "spaces": {"   ", nil}, "only commas": {",,,", nil},
+		"one": {"a", []string{"a"}}, "one with spaces": {" a ", []string{"a"}},
+		"two": {"a,b", []string{"a", "b"}}, "two with spaces": {" a , b ", []string{"a", "b"}},
+		"trailing comma": {"a,b,", []string{"a", "b"}}, "leading comma": {",a,b", []string{"a", "b"}},
+		"embedded empty": {"a,,b", []string{"a", "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := mustLoad(t, nil, "--exclude-namespaces="+test.value).ExcludeNamespaces; !slices.Equal(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
 	}
 }
 
