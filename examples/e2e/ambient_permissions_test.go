@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -28,6 +29,59 @@ func ambientFeature() feature {
 			{"GetNamespaces", cluster + "get namespaces", (*permissions).pluginKnowsNoNamespace},
 		},
 	}
+}
+
+// ambientCapabilities is ambient mode without repair in place, which takes some capabilities, too.
+func ambientCapabilities() feature {
+	const daemon = "DaemonSet istio-cni-node: capability "
+	values := ambientValues()
+	values["repairInPlace"] = false
+	return feature{
+		name: "AmbientCapabilities", values: values, unready: true,
+		needs: []need{
+			{"SysAdmin", daemon + "SYS_ADMIN", missed("SYS_ADMIN", "CAP_SYS_ADMIN")},
+			{"NetAdmin", daemon + "NET_ADMIN", missed("NET_ADMIN", "CAP_NET_ADMIN")},
+			{"SysPtrace", daemon + "SYS_PTRACE", missed("SYS_PTRACE", "CAP_SYS_PTRACE")},
+			{"NetBroadcast", daemon + "NET_BROADCAST", missed("NET_BROADCAST", "CAP_NET_BROADCAST")},
+		},
+	}
+}
+
+// missed: without a capability, node-ambient logs a line with these words on some node.
+func missed(capability string, words ...string) func(*permissions) {
+	return func(p *permissions) {
+		logs := ""
+		p.Await(fmt.Sprintf("%q in the log of a daemon without %s", words, capability), func(ctx context.Context) (bool, error) {
+			pods, err := p.Cluster.Client.CoreV1().Pods(scenario.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=istio-cni-node"})
+			if err != nil {
+				return false, err
+			}
+			for _, pod := range pods.Items {
+				given := pod.Spec.Containers[0].SecurityContext.Capabilities.Add
+				if pod.DeletionTimestamp != nil || slices.Contains(given, corev1.Capability(capability)) {
+					continue
+				}
+				log, err := p.Cluster.Client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+				if err == nil { // else it has just ended, or not started
+					logs = string(log)
+				}
+				if hasLine(logs, append(words, "node-ambient")...) {
+					return true, nil
+				}
+			}
+			return false, nil
+		})
+	}
+}
+
+// hasLine reports whether a line of a text has all these words.
+func hasLine(text string, words ...string) bool {
+	for line := range strings.Lines(text) {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // notAnnotated: the daemon enrols a pod and cannot annotate it, and logs that.
@@ -67,6 +121,3 @@ func (p *permissions) pluginKnowsNoNamespace() {
 		p.t.Errorf("the socket was made anew meanwhile: %v", err)
 	}
 }
-
-// noNotices: the agent cannot learn that another program changes a pod's rules, and logs that.
-func (p *permissions) noNotices() { p.awaitLog(p.Bridge, "CAP_NET_BROADCAST") }

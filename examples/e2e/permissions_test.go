@@ -92,10 +92,7 @@ func features() []feature {
 			},
 		},
 		ambientFeature(),
-		{
-			name: "AmbientNotices", values: ambientValues(), unready: true,
-			needs: []need{{"NetBroadcast", daemon + "NET_BROADCAST", (*permissions).noNotices}},
-		},
+		ambientCapabilities(),
 		{
 			name: "Constraints", values: scenario.Values{"securityContextConstraints": scenario.Values{"enabled": true}}, foreign: true,
 			needs: []need{{"Use", cluster + use, refused("istio-cni")}, {"HookUses", hook + use, refused("istio-cni-uninstall")}},
@@ -275,10 +272,8 @@ func (p *permissions) awaitLog(node *cluster.Node, words ...string) {
 				continue // it has just ended, or not started
 			}
 			logs = string(log)
-			for line := range strings.Lines(logs) {
-				if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
-					return true, nil
-				}
+			if hasLine(logs, words...) {
+				return true, nil
 			}
 		}
 		return false, nil
