@@ -3,6 +3,7 @@
 package ambientsoak
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -219,6 +220,9 @@ func (n *node) descriptors(pods int) error {
 		if most := 2*pods + 2; namespaces > most {
 			return fmt.Errorf("%s has %d network namespaces open with %d pods, want at most %d", name, namespaces, pods, most)
 		}
+		if kept := len(n.connections(name)); kept > mostConnections {
+			return fmt.Errorf("%s has %d connections to the API server, want at most %d", name, kept, mostConnections)
+		}
 		if most := idle + spare; others > most {
 			return fmt.Errorf("%s has %d files open that are no namespaces, and had %d at the start", name, others, idle)
 		}
@@ -234,15 +238,36 @@ func (n *node) countFiles() {
 	}
 }
 
-// open returns how many network namespaces and how many other files a program has open.
+// mostConnections is how many connections client-go keeps after many requests at once, and those of
+// the watches of pods and namespaces.
+const mostConnections = 25 + 2
+
+// connections returns the sockets by which a program is connected to the API server, as the links
+// of its descriptors name them.
+func (n *node) connections(name string) map[string]bool {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", n.daemon.pid(name))) // the program may have ended
+	address := n.server.Addr().As4()
+	server := fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(address[:]), n.server.Port())
+	sockets := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		// The third field is the other end, and the tenth the inode of the socket.
+		if fields := strings.Fields(line); len(fields) > 9 && fields[2] == server {
+			sockets["socket:["+fields[9]+"]"] = true
+		}
+	}
+	return sockets
+}
+
+// open returns how many network namespaces and how many other files a program has open, without its
+// connections to the API server.
 func (n *node) open(name string) (namespaces, others int) {
-	dir := fmt.Sprintf("/proc/%d/fd", n.daemon.pid(name))
+	dir, connections := fmt.Sprintf("/proc/%d/fd", n.daemon.pid(name)), n.connections(name)
 	entries, _ := os.ReadDir(dir) // it may have ended
 	for _, e := range entries {
 		link, _ := os.Readlink(dir + "/" + e.Name()) // it may be closed by now
 		if strings.HasPrefix(link, "net:[") || strings.HasSuffix(link, "/ns/net") || strings.HasPrefix(link, n.tree.Roots.Netns[1]) {
 			namespaces++
-		} else if link != "" {
+		} else if link != "" && !connections[link] {
 			others++
 		}
 	}

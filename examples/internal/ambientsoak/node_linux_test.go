@@ -32,6 +32,7 @@ type node struct {
 	t         *testing.T
 	random    *rand.Rand
 	cluster   *fakecluster.Cluster
+	server    netip.AddrPort // the API server's
 	tree      *fakenode.Node
 	dir       string // of sockets and records
 	host      *sandbox.Namespace
@@ -83,6 +84,7 @@ func newNode(t *testing.T, random *rand.Rand) *node {
 	server := httptest.NewServer(n.cluster.Handler())
 	t.Cleanup(func() { n.cluster.Refuse(http.StatusServiceUnavailable); server.Close() })
 	n.cluster.PutNamespace(podNamespace, nil)
+	n.server = netip.MustParseAddrPort(server.Listener.Addr().String())
 	n.daemon = n.newDaemon(server.URL)
 	n.daemon.start()
 	n.startProxy()
