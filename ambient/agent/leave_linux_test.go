@@ -156,6 +156,7 @@ func TestDepartureMeanwhile(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	first, second := n.pod("a"), n.pod("a")
+	delete(n.paths, "a") // a search would find the second sandbox before the plugin hands the first one over
 	open := sandboxtest.Descriptors(t, first.Path())
 	a, _ := n.run() // no proxy serves the pod yet
 	n.feed <- told(object("a"))
@@ -176,7 +177,7 @@ func TestDepartureMeanwhile(t *testing.T) {
 	}
 	answer := enrol(first.Path(), "one")
 	if !n.leave(a, sandboxOf("one"), first.Path()) {
-		t.Error("the first sandbox is not known")
+		t.Fatal("the first sandbox is not known")
 	}
 	if err := <-answer; !errors.Is(err, ErrEnded) {
 		t.Errorf("the plugin that waits gets %v, want ErrEnded", err)
