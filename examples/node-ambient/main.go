@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"time"
 
+	"github.com/meshcni/meshcni/internal/footprint"
 	"github.com/meshcni/meshcni/internal/kernel"
 	"github.com/meshcni/meshcni/internal/version"
 )
@@ -28,7 +30,9 @@ func start() int {
 		_, _ = io.Copy(io.Discard, os.Stdin) // however the input ends
 		end()
 	}()
-	return run(ctx, environment{args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, version: version.String()})
+	return run(ctx, environment{
+		args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, trim: footprint.Trim, trimAfter: footprint.Quiet, version: version.String(),
+	})
 }
 
 // environment is what the program uses from outside.
@@ -36,4 +40,8 @@ type environment struct {
 	args           []string
 	stdout, stderr io.Writer
 	version        string
+	// trim returns unused memory to the system, once the program has been idle for trimAfter. Without
+	// it (nil) the program keeps what it has.
+	trim      func() error
+	trimAfter time.Duration
 }

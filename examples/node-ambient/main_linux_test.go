@@ -322,7 +322,7 @@ func TestNoSource(t *testing.T) {
 }
 
 // serveFeed feeds agents until the test ends.
-func serveFeed(t *testing.T, socket string, s *source) {
+func serveFeed(t testing.TB, socket string, s *source) {
 	t.Helper()
 	server, err := feed.Listen(t.Context(), socket, feed.ServerOptions{Source: s, Annotator: s})
 	if err != nil {
@@ -374,7 +374,7 @@ func launch(t *testing.T, args ...string) (lines <-chan ambientnews.Line, end fu
 }
 
 // awaitSocket waits until the program listens.
-func awaitSocket(t *testing.T, path string) {
+func awaitSocket(t testing.TB, path string) {
 	t.Helper()
 	for {
 		if _, err := os.Stat(path); err == nil {
@@ -389,7 +389,7 @@ func awaitSocket(t *testing.T, path string) {
 }
 
 // enrol does what the plugin does.
-func enrol(t *testing.T, events string, pod *dataplanetest.Pod, timeout time.Duration) (interception.Decision, error) {
+func enrol(t testing.TB, events string, pod *dataplanetest.Pod, timeout time.Duration) (interception.Decision, error) {
 	t.Helper()
 	file, err := os.Open(pod.Path())
 	if err != nil {

@@ -13,11 +13,14 @@ import (
 	"github.com/meshcni/meshcni/ambient/agent/feed"
 	"github.com/meshcni/meshcni/ambient/zds"
 	"github.com/meshcni/meshcni/examples/internal/ambientnews"
+	"github.com/meshcni/meshcni/internal/footprint"
 )
 
 // reporter reports to the daemon, as lines of JSON. What has not changed is not reported again.
 type reporter struct {
 	log *slog.Logger
+	// memory is given back some time after the last report, which is that of work; it may be nil.
+	memory *footprint.Trimmer
 
 	mu      sync.Mutex
 	to      io.Writer
@@ -141,6 +144,9 @@ func (r *reporter) request(o event.Outcome) {
 
 // line writes a line. The caller holds mu.
 func (r *reporter) line(line ambientnews.Line) {
+	if r.memory != nil {
+		r.memory.Worked()
+	}
 	text, err := json.Marshal(line)
 	if err == nil {
 		_, err = r.to.Write(append(text, '\n'))

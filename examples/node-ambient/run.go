@@ -20,6 +20,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/podnetns"
+	"github.com/meshcni/meshcni/internal/footprint"
 )
 
 func run(ctx context.Context, env environment) int {
@@ -36,7 +37,12 @@ func run(ctx context.Context, env environment) int {
 		return exitOK
 	}
 	log := slog.New(slog.NewJSONHandler(env.stderr, &slog.HandlerOptions{Level: o.level}))
-	if err := serveInTurn(ctx, o, &reporter{to: env.stdout, log: log}, log); err != nil {
+	report := &reporter{to: env.stdout, log: log}
+	if env.trim != nil {
+		report.memory = footprint.NewTrimmer(env.trimAfter, env.trim, log)
+		defer report.memory.Stop()
+	}
+	if err := serveInTurn(ctx, o, report, log); err != nil {
 		log.Error("ended", "error", err)
 		return exitFailure
 	}

@@ -28,7 +28,7 @@ import (
 
 // process is the program as a process of its own.
 type process struct {
-	t     *testing.T
+	t     testing.TB
 	cmd   *exec.Cmd
 	input io.Closer
 	lines <-chan string // of its report and of its log
@@ -44,7 +44,7 @@ func build(t *testing.T) (program string) {
 	return program
 }
 
-func begin(t *testing.T, program string, args ...string) *process {
+func begin(t testing.TB, program string, args ...string) *process {
 	t.Helper()
 	cmd := exec.Command(program, args...)
 	input, err := cmd.StdinPipe()

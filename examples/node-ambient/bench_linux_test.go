@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/event"
+	"github.com/meshcni/meshcni/ambient/ambienttest"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/footprint"
+	"github.com/meshcni/meshcni/internal/testing/fakenode"
+)
+
+// The budget of an idle process whose pods are all in the mesh.
+const (
+	budgetPods    = 100
+	mostAnonymous = 6.0  // MiB
+	mostResident  = 16.0 // MiB
+	// The process looks for the proxy's listeners every two seconds, and at everything once a minute.
+	// Sample is short enough that most samples have none of these rounds, and settled is after the
+	// first of the minute's rounds.
+	listenerRound = 2 * time.Second
+	sample        = 100 * time.Millisecond
+	settled       = footprint.Quiet + 70*time.Second
+	idleFor       = 20 * time.Second
+	// mostAwake is the share of samples in which the process may have run: two of each round's, as a
+	// round may begin at the end of a sample.
+	mostAwake = 2 * float64(sample) / float64(listenerRound)
+)
+
+// BenchmarkIdle runs the released program with 100 pods that a proxy serves. It prints the memory
+// of the process when it has nothing to do, and in what share of the time it runs. It fails above
+// the budget.
+func BenchmarkIdle(b *testing.B) {
+	program := buildReleased(b)
+	for b.Loop() {
+		pid := startIdle(b, program)
+		time.Sleep(settled) // a benchmark takes real time
+		awake, first := 0, switches(b, pid)
+		for range idleFor / sample {
+			from := switches(b, pid)
+			time.Sleep(sample)
+			if switches(b, pid) != from {
+				awake++
+			}
+		}
+		b.ReportMetric(float64(switches(b, pid)-first)/idleFor.Seconds(), "switches/s")
+		atMost(b, float64(awake)/float64(idleFor/sample), "awake", mostAwake)
+		atMost(b, float64(status(b, pid, "RssAnon"))/1024, "anon-MiB", mostAnonymous)
+		atMost(b, float64(status(b, pid, "VmRSS"))/1024, "rss-MiB", mostResident)
+	}
+	b.ReportMetric(0, "ns/op") // of the whole, and of no use
+}
+
+// atMost reports a figure, and fails the benchmark above the limit.
+func atMost(b *testing.B, got float64, unit string, limit float64) {
+	b.Helper()
+	b.ReportMetric(got, unit)
+	if got > limit {
+		b.Errorf("NOT MET: %.2f %s, and the budget is %.2f", got, unit, limit)
+	}
+}
+
+// buildReleased builds the program as it is shipped.
+func buildReleased(b *testing.B) (program string) {
+	b.Helper()
+	program = filepath.Join(b.TempDir(), "node-ambient")
+	command := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, ".")
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := command.CombinedOutput(); err != nil {
+		b.Fatalf("build: %v\n%s", err, output)
+	}
+	return program
+}
+
+// startIdle starts the program on a node with a host, a proxy and the pods, hands over the pods,
+// and returns the id of the process.
+func startIdle(b *testing.B, program string) (pid int) {
+	b.Helper()
+	node, dir := fakenode.New(b), b.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	node.Link(node.Namespace("host").Path(), filepath.Join(node.Roots.Proc, "1", "ns", "net"))
+	s := &source{changes: make(chan ambient.Change, 1), statuses: make(chan ambient.Status, 2*budgetPods)}
+	change := ambient.Change{Namespaces: []ambient.Namespace{{Name: "shop"}}, Complete: true}
+	for i := range budgetPods {
+		change.Pods = append(change.Pods, idlePod(i))
+	}
+	s.changes <- change
+	serveFeed(b, path("feed"), s)
+	process := begin(b, program, "-feed="+path("feed"), "-events="+path("events"), "-proxy="+path("proxy"), "-journal="+path("records"),
+		"-proc="+node.Roots.Proc, "-netns="+node.Roots.Netns[1])
+	go func() {
+		for range process.lines { // the daemon would read them, too
+		}
+	}()
+	proxy, err := ambienttest.StartProxy(ambienttest.ProxyOptions{Socket: path("proxy"), Numbers: ambient.IstioNumbers()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = proxy.Close() }) // what it says of the agent's end is nothing
+	awaitSocket(b, path("events"))
+	for i, pod := range change.Pods {
+		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+		ns := node.Namespace(pod.Name, pod.Addresses[0].String()+"/32", pod.Addresses[1].String()+"/128")
+		decision, err := event.Enrol(ctx, path("events"), event.Pod{Namespace: "shop", Name: pod.Name, UID: pod.UID, Addresses: pod.Addresses}, ns.File())
+		cancel()
+		if err != nil || !decision.Capture {
+			b.Fatalf("pod %d: %+v, %v", i, decision, err)
+		}
+	}
+	return process.cmd.Process.Pid
+}
+
+// idlePod is a pod as the API server has it.
+func idlePod(i int) ambient.Pod {
+	last := byte(i + 1) //nolint:gosec // there are 100
+	return ambient.Pod{Pod: interception.Pod{
+		Namespace: "shop", Name: fmt.Sprintf("web-%d", i), UID: fmt.Sprintf("1c6b2f1e-9d3c-4f7a-8a51-%012d", i),
+		Labels: map[string]string{"istio.io/dataplane-mode": "ambient", "app": "web", "pod-template-hash": "5d8f7c9b6"},
+	}, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 244, 1, last}), netip.AddrFrom16([16]byte{0: 0xfd, 15: last})}}
+}
+
+// switches returns how often the threads of a process have run so far (proc_pid_status(5)).
+func switches(b *testing.B, pid int) (sum int) {
+	b.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	if err != nil || len(tasks) == 0 {
+		b.Fatalf("process %d: %v", pid, err)
+	}
+	for _, task := range tasks {
+		sum += field(b, task+"/status", "voluntary_ctxt_switches")
+	}
+	return sum
+}
+
+func status(b *testing.B, pid int, name string) int {
+	b.Helper()
+	return field(b, fmt.Sprintf("/proc/%d/status", pid), name)
+}
+
+// field returns a number of a file of the kernel's.
+func field(b *testing.B, path, name string) int {
+	b.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // nothing was written
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if text, found := strings.CutPrefix(lines.Text(), name+":"); found {
+			number, err := strconv.Atoi(strings.Fields(text)[0])
+			if err != nil {
+				b.Fatal(err)
+			}
+			return number
+		}
+	}
+	b.Fatalf("%s has no %s", path, name)
+	return 0
+}
