@@ -30,8 +30,14 @@ type nodeAgent struct {
 // returns once they know it too.
 func startAgent(b *testing.B, n *node) *nodeAgent {
 	b.Helper()
-	root := b.TempDir()
-	for _, program := range []string{"install-cni", "node-watcher"} {
+	return startPrograms(b, n, fakecluster.New(), b.TempDir(), nil)
+}
+
+// startPrograms is startAgent with an API server that may know other pods, a directory for the
+// programs, and more variables of install-cni's environment.
+func startPrograms(b *testing.B, n *node, cluster *fakecluster.Cluster, root string, more []string) *nodeAgent {
+	b.Helper()
+	for _, program := range []string{"install-cni", "node-watcher", "node-ambient"} {
 		command := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", root, "github.com/meshcni/meshcni/examples/"+program)
 		command.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if err := finish(command); err != nil {
@@ -42,13 +48,14 @@ func startAgent(b *testing.B, n *node) *nodeAgent {
 	if err != nil {
 		b.Fatal(err)
 	}
+	cluster.Put(fakecluster.Pod{Namespace: "shop", Name: "web-0", UID: uid, Node: "node-1", Object: injected(b)})
 	daemon := exec.Command(filepath.Join(root, "install-cni"))
-	daemon.Env, daemon.Stdout, daemon.Stderr = agentEnvironment(b, n, root), log, log
+	daemon.Env, daemon.Stdout, daemon.Stderr = append(agentEnvironment(b, n, cluster, root), more...), log, log
 	if err := daemon.Start(); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
-		_ = daemon.Process.Kill() // node-watcher ends with it
+		_ = daemon.Process.Kill() // its children end with it
 		_ = daemon.Wait()
 	})
 	source := podsource.Agent{RunDir: n.runDir, Backoff: func(int) time.Duration { return 10 * time.Millisecond }}
@@ -65,7 +72,7 @@ func startAgent(b *testing.B, n *node) *nodeAgent {
 		time.Sleep(10 * time.Millisecond)
 	}
 	time.Sleep(agentStarts)
-	return &nodeAgent{b, []int{daemon.Process.Pid, childOf(b, daemon.Process.Pid)}}
+	return &nodeAgent{b, append(childrenOf(b, daemon.Process.Pid), daemon.Process.Pid)}
 }
 
 // agentStarts is longer than install-cni waits until it takes its start to be over, and gives
@@ -73,7 +80,7 @@ func startAgent(b *testing.B, n *node) *nodeAgent {
 const agentStarts = 12 * time.Second
 
 // agentEnvironment is the environment of install-cni on a node with directories below root.
-func agentEnvironment(b *testing.B, n *node, root string) []string {
+func agentEnvironment(b *testing.B, n *node, cluster *fakecluster.Cluster, root string) []string {
 	b.Helper()
 	dir := func(name string) string {
 		path := filepath.Join(root, name)
@@ -91,8 +98,6 @@ func agentEnvironment(b *testing.B, n *node, root string) []string {
 	write(source, "istio-cni", "the plugin")
 	write(account, "token", token)
 	write(account, "ca.crt", "")
-	cluster := fakecluster.New()
-	cluster.Put(fakecluster.Pod{Namespace: "shop", Name: "web-0", UID: uid, Node: "node-1", Object: injected(b)})
 	server := httptest.NewServer(cluster.Handler())
 	b.Cleanup(func() { cluster.Refuse(http.StatusServiceUnavailable); server.Close() })
 	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
@@ -108,21 +113,27 @@ func agentEnvironment(b *testing.B, n *node, root string) []string {
 	}
 }
 
-// childOf is the process that another one has started.
-func childOf(b *testing.B, pid int) int {
+// childrenOf are the processes that another one has started.
+func childrenOf(b *testing.B, pid int) (children []int) {
 	b.Helper()
 	tasks, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task/*/children"))
 	if err != nil {
 		b.Fatal(err)
 	}
 	for _, task := range tasks {
-		data, err := os.ReadFile(task)
-		if child, failed := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && failed == nil {
-			return child
+		data, _ := os.ReadFile(task) // the thread may have ended
+		for _, text := range strings.Fields(string(data)) {
+			child, err := strconv.Atoi(text)
+			if err != nil {
+				b.Fatal(err)
+			}
+			children = append(children, child)
 		}
 	}
-	b.Fatalf("process %d has no child", pid)
-	return 0
+	if len(children) == 0 {
+		b.Fatalf("process %d has no child", pid)
+	}
+	return children
 }
 
 // cpu is the CPU time in nanoseconds that the processes have taken so far, together, once they have

@@ -41,11 +41,13 @@ func BenchmarkBudget(b *testing.B) {
 		costs: map[string][]cost{}, ofEmpty: map[string][]cost{},
 	}
 	cases := budgetCases(b)
+	m.enroller = newEnroller(b)
 	for turn := range *turns {
 		for _, c := range cases {
 			m.run(c, turn)
 		}
 		m.together(cases[0], turn)
+		m.enrol(turn)
 		m.apply(turn)
 	}
 	b.ReportMetric(0, "ns/op")                         // of the whole, and of no use
@@ -118,6 +120,7 @@ type measurement struct {
 	launcher, empty, plugin string
 	costs, ofEmpty          map[string][]cost
 	applied                 []float64 // milliseconds of each Apply
+	enroller                *enroller
 	budget                  budget
 }
 
