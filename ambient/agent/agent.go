@@ -120,6 +120,7 @@ type Agent struct {
 	watch   *notice.Watch
 	sets    sets
 	search  searches
+	plans   plans
 	slots   chan struct{} // has a value for each pod that is worked on
 	stopped chan struct{} // closed when Run ends
 

@@ -109,6 +109,9 @@ func (w *worker) lookAtRules(ctx context.Context, wanted ambient.Wanted) (err er
 
 // observe compares the open namespace with the plan.
 func (w *worker) observe(ctx context.Context, wanted ambient.Wanted) (ambient.Rules, error) {
+	if w.fresh && !w.recorded { // what the agent writes has a record
+		return ambient.NoRules, nil
+	}
 	o := w.agent.options
 	state, err := o.Dataplane.Observe(ctx, w.namespace, o.Owner)
 	if err != nil {
@@ -148,7 +151,10 @@ func (w *worker) makePlan() (*interception.Plan, error) {
 	if err == nil && w.event == nil && !o.CaptureExisting {
 		plan = plan.Sparing() // programs run there already
 	}
-	return plan, err
+	if err != nil {
+		return nil, err
+	}
+	return w.agent.plans.share(plan), nil
 }
 
 // lookWhetherDrained looks for connections of the proxy in a namespace with the draining plan.

@@ -63,7 +63,7 @@ func (a *Agent) remember(record recorded) error {
 		return err
 	}
 	w := newWorker(a, uid)
-	w.plan, w.recorded, w.recordedIn, w.set = record.Plan, true, record.NetnsID, true
+	w.plan, w.recorded, w.recordedIn, w.set = a.plans.share(record.Plan), true, record.NetnsID, true
 	w.damaged, w.state.Err, w.counted = record.damage != nil, record.damage, true
 	w.name(record.Namespace, record.Name)
 	a.workers[uid] = w

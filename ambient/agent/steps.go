@@ -121,7 +121,9 @@ func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event)
 	if w.waiting, w.event = []*event{e}, e; !recorded {
 		w.plan = nil
 	}
-	return errors.Join(w.close(), w.use(e.namespace))
+	err := errors.Join(w.close(), w.use(e.namespace))
+	w.fresh = true
+	return err
 }
 
 // enter makes the event's sandbox the pod's.
@@ -182,7 +184,7 @@ func (w *worker) close() error {
 	}
 	w.agent.watch.Remove(w.uid)
 	err := w.namespace.Close()
-	w.namespace = nil
+	w.namespace, w.fresh = nil, false
 	return err
 }
 

@@ -52,6 +52,7 @@ type worker struct {
 	container  string   // the id of the sandbox with this namespace; empty if it is not known
 	ended      *sandbox // the last one, which has ended; nil if another one has begun
 	plan       *interception.Plan
+	fresh      bool // the runtime has just made the open namespace
 	recorded   bool // the journal may have a record
 	recordedIn interception.NetnsID
 	damaged    bool // the record that the journal has cannot be read
@@ -294,6 +295,9 @@ func (w *worker) advance(ctx context.Context, alert <-chan struct{}, wanted ambi
 	return w.agent.options.Round, !wanted.Enrolled
 }
 
+// afterAnswer is how long a worker leaves the processor to the plugin that it has answered.
+const afterAnswer = 25 * time.Millisecond
+
 // finish does what is left when the pod is as wanted: a damaged record is written anew.
 func (w *worker) finish(ctx context.Context, wanted ambient.Wanted) error {
 	if !wanted.Enrolled {
@@ -301,6 +305,15 @@ func (w *worker) finish(ctx context.Context, wanted ambient.Wanted) error {
 	}
 	if err := w.record(); err != nil {
 		return err
+	}
+	if len(w.waiting) > 0 {
+		w.publish(wanted, "", w.current().Err)
+		w.countSettled(wanted)
+		w.settle()
+		select { // the runtime starts the pod meanwhile, and the kernel tells of what the agent has written
+		case <-time.After(afterAnswer):
+		case <-ctx.Done():
+		}
 	}
 	return w.agent.bounded(ctx, func() error { return w.takeOver(ctx) })
 }

@@ -157,7 +157,7 @@ func field(b *testing.B, path, name string) int {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer file.Close() //nolint:errcheck // nothing was written
+	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		if text, found := strings.CutPrefix(lines.Text(), name+":"); found {
 			number, err := strconv.Atoi(strings.Fields(text)[0])

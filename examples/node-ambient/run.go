@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -23,6 +24,10 @@ import (
 	"github.com/meshcni/meshcni/internal/footprint"
 )
 
+// gcPercent is the setting of the garbage collector (runtime/debug.SetGCPercent): this process
+// lives long, and a look at all pods makes much garbage.
+const gcPercent = 50
+
 func run(ctx context.Context, env environment) int {
 	o, err := parse(env)
 	if errors.Is(err, flag.ErrHelp) {
@@ -37,6 +42,7 @@ func run(ctx context.Context, env environment) int {
 		return exitOK
 	}
 	log := slog.New(slog.NewJSONHandler(env.stderr, &slog.HandlerOptions{Level: o.level}))
+	debug.SetGCPercent(gcPercent)
 	report := &reporter{to: env.stdout, log: log}
 	if env.trim != nil {
 		report.memory = footprint.NewTrimmer(env.trimAfter, env.trim, log)
