@@ -165,6 +165,23 @@ func TestBuildRefuses(t *testing.T) {
 		{"tunnel with a long id", "24 bits", func(b *Builder) {
 			b.Link(Link{ID: "l", Name: "tun0", Geneve: &Geneve{VNI: 1 << 24}, Why: "reason"})
 		}},
+		{"tunnel to a group", "no unicast address", func(b *Builder) {
+			b.Link(Link{ID: "l", Name: "tun0", VXLAN: &VXLAN{VNI: 1, Remote: netip.MustParseAddr("ff02::1"), Port: 4789}, Why: "reason"})
+		}},
+		{"link of two kinds", "of one kind", func(b *Builder) {
+			b.Link(Link{ID: "l", Name: "tun0", VXLAN: &VXLAN{}, Veth: &Veth{}, Why: "reason"})
+		}},
+		{"pair into no namespace", "label", func(b *Builder) {
+			b.Link(Link{ID: "l", Name: "in0", Veth: &Veth{Peer: "in1"}, Why: "reason"})
+		}},
+		{"small MTU", "MTU 67", func(b *Builder) { b.Link(Link{ID: "l", Name: "tun0", MTU: 67, Why: "reason"}) }},
+		{"hardware address of a group", "01:00:00:00:00:01 is one of a group", func(b *Builder) {
+			b.Link(Link{ID: "l", Name: "tun0", HardwareAddr: HardwareAddr{1, 5: 1}, Why: "reason"})
+		}},
+		{"two links of a name", "same name", func(b *Builder) {
+			b.Link(Link{ID: "l", Name: "a", Why: "reason"})
+			b.Link(Link{ID: "m", Name: "a", Why: "reason"})
+		}},
 		{"two objects of an id", "same id", func(b *Builder) {
 			b.Link(Link{ID: "l", Name: "a", Why: "reason"})
 			b.Link(Link{ID: "l", Name: "b", Why: "reason"})

@@ -16,6 +16,7 @@ import (
 // The error wraps [ErrNotNetns] for a namespace that is nil or was not opened, [os.ErrClosed] for
 // one that was closed, [ErrHostNetns] for the host's unless [HostNetns] opened it, [ErrName] for an
 // owner's name that [Owner.Validate] refuses, and the context's error once the context has ended.
+// Apply also refuses a plan that refers to a namespace which the handle has not ([Netns.With]).
 type Dataplane interface {
 	// Apply makes ns hold exactly p for p's owner. It is idempotent, replaces what the owner had
 	// there before, and does not touch other programs' rules. Their addresses, routes and policy

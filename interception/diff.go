@@ -60,10 +60,11 @@ func (d Drift) String() string {
 // address implies, say). Diff ignores the members of live sets, which do not belong to the plan. A
 // nil plan wants nothing.
 //
-// What no packet can observe is no difference: the order of two neighbouring rules, one for IPv4
-// and one for IPv6; and whether a rule refers to a fixed set or lists its members, when the state
-// has no such set (iptables has none). Where hooks have no priorities (iptables), the order of the
-// entries counts, and their Offset does not.
+// A parameter of a link that the plan leaves to the kernel is no difference. What no packet can
+// observe is none either: the order of two neighbouring rules, one for IPv4 and one for IPv6; and
+// whether a rule refers to a fixed set or lists its members, when the state has no such set
+// (iptables has none). Where hooks have no priorities (iptables), the order of the entries counts,
+// and their Offset does not.
 //
 // Differences in other programs' rules come last, where the state has such rules. They are those
 // that can change the outcome of packets in the hooks of the plan's entries: all rules that do more
@@ -77,8 +78,8 @@ func Diff(want *Plan, got State) []Drift {
 	if slices.ContainsFunc(got.Objects, func(o Object) bool { _, is := o.(Table); return is }) {
 		objects = withoutSets(objects, got.Objects)
 	}
-	wanted := lists(objects, nil, got.NoPriorities)
-	there := lists(got.Objects, got.Deviations, got.NoPriorities)
+	wanted := lists(objects, nil, taker{noPriorities: got.NoPriorities})
+	there := lists(got.Objects, got.Deviations, taker{noPriorities: got.NoPriorities, links: linksOf(want)})
 	renamed(wanted, there)
 	var drifts []Drift
 	for _, w := range wanted {

@@ -40,13 +40,14 @@ func find(all []*list, at string) (found *list, ok bool) {
 // taker turns objects into lists of lines, one list for each place.
 type taker struct {
 	lists        []*list
-	sorts        map[string]int // place to index in lists
-	noPriorities bool           // of two entries, only their order is compared
+	sorts        map[string]int     // place to index in lists
+	noPriorities bool               // of two entries, only their order is compared
+	links        map[Interface]Link // by their names, those that the plan has, for observed ones
 }
 
 // lists returns the lines of the objects and of the deviations that have an object.
-func lists(objects []Object, deviations []Deviation, noPriorities bool) []*list {
-	t := taker{sorts: map[string]int{}, noPriorities: noPriorities}
+func lists(objects []Object, deviations []Deviation, t taker) []*list {
+	t.sorts = map[string]int{}
 	for _, o := range objects {
 		t.object(o, "")
 	}
@@ -75,6 +76,9 @@ func (t *taker) object(object Object, more string) {
 	}
 	switch o := object.(type) {
 	case Link:
+		if wanted, ok := t.links[o.Name]; ok {
+			o = o.asked(wanted)
+		}
 		one("links", o.text(), o.ID, o.Why, string(o.Name))
 	case Address:
 		one("addresses", o.text(), o.ID, o.Why, o.Prefix.Addr().String())
@@ -92,6 +96,15 @@ func (t *taker) object(object Object, more string) {
 	case Table:
 		t.table(o)
 	}
+}
+
+// linksOf returns the plan's links by their names.
+func linksOf(p *Plan) map[Interface]Link {
+	links := map[Interface]Link{}
+	for l := range ObjectsOf[Link](p) {
+		links[l.Name] = l
+	}
+	return links
 }
 
 // plain returns the zero value for the number of the main table.

@@ -18,6 +18,7 @@ const (
 	maxWhy       = 76
 	maxInterface = 15 // IFNAMSIZ less its terminator
 	maxLogPrefix = 29 // the limit of iptables' LOG target
+	maxLabel     = 28
 )
 
 // The characters of names.
@@ -42,6 +43,10 @@ type SetName string
 
 // RuleID names a rule in its plan: words of a-z, 0-9 and '-', joined by '.', at most 40 bytes.
 type RuleID string
+
+// NetnsLabel names a network namespace for plans, such as "proxy": at most 28 of a-z, 0-9 and '-',
+// a letter first. It means what the caller's [Netns.With] says.
+type NetnsLabel string
 
 // Validate returns an error that wraps [ErrName] for an invalid name.
 func (o Owner) Validate() error {
@@ -68,6 +73,11 @@ func (n SetName) Validate() error {
 // Validate returns an error that wraps [ErrName] for an invalid name.
 func (id RuleID) Validate() error {
 	return validateName("rule id", string(id), maxRuleID, lower, lower+digits+"-.")
+}
+
+// Validate returns an error that wraps [ErrName] for an invalid name.
+func (l NetnsLabel) Validate() error {
+	return validateName("label", string(l), maxLabel, lower, lower+digits+"-")
 }
 
 // validateWhy checks a reason against the alphabet of comments in the kernel.

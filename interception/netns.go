@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 )
@@ -21,6 +24,7 @@ type Netns struct {
 	file    *os.File
 	id      NetnsID
 	standIn *standIn // replaces the file in tests
+	others  map[NetnsLabel]*Netns
 }
 
 // NetnsID identifies a network namespace while it lives: its device and inode (namespaces(7)).
@@ -96,6 +100,59 @@ func (n *Netns) File() *os.File { return n.file }
 
 // ID returns the namespace's identity, and the zero NetnsID for the zero value.
 func (n *Netns) ID() NetnsID { return n.id }
+
+// With returns a handle of the same namespace for plans that refer to another one by a label
+// ([Veth]). Both handles share the descriptor: closing either closes it. The other namespace stays
+// the caller's, who keeps it open while a dataplane uses the handle. The label replaces an earlier
+// one of the same name, in the new handle only.
+func (n *Netns) With(label NetnsLabel, other *Netns) *Netns {
+	if n == nil {
+		return nil
+	}
+	labelled := *n
+	labelled.others = maps.Clone(n.others)
+	if labelled.others == nil {
+		labelled.others = map[NetnsLabel]*Netns{}
+	}
+	labelled.others[label] = other
+	return &labelled
+}
+
+// Labelled yields the namespaces that With was given, in the order of their labels.
+func (n *Netns) Labelled() iter.Seq2[NetnsLabel, *Netns] {
+	return func(yield func(NetnsLabel, *Netns) bool) {
+		for _, label := range slices.Sorted(maps.Keys(n.others)) {
+			if !yield(label, n.others[label]) {
+				return
+			}
+		}
+	}
+}
+
+// CheckLabels returns nil if every namespace that the plan refers to has been given to
+// [Netns.With], is open, and is another one than n. A dataplane calls it before it applies a plan.
+// The error is an [*ApplyError] about the link, and wraps [ErrNotNetns] or os.ErrClosed.
+func (n *Netns) CheckLabels(p *Plan) error {
+	for l := range ObjectsOf[Link](p) {
+		if l.Veth == nil {
+			continue
+		}
+		other, given := n.others[l.Veth.Namespace]
+		var err error
+		switch {
+		case !given:
+			err = fmt.Errorf("no namespace is labelled %q: %w: name one with Netns.With", l.Veth.Namespace, ErrNotNetns)
+		case other.Check() != nil:
+			err = fmt.Errorf("the namespace labelled %q: %w", l.Veth.Namespace, other.Check())
+		case other.id == n.id:
+			err = fmt.Errorf("the namespace labelled %q is the link's own: %w: the other end needs another one", l.Veth.Namespace, ErrNotNetns)
+		}
+		if err != nil {
+			return &ApplyError{At: string(l.ID), Why: l.Why, Err: err}
+		}
+	}
+	return nil
+}
 
 // Close closes the descriptor. The namespace lives on while others refer to it. The error is
 // [ErrNotNetns] for a nil or zero Netns, and [os.ErrClosed] for a closed one.

@@ -134,37 +134,6 @@ func tableText(t RoutingTable) string {
 	return fmt.Sprintf(" table %d", t)
 }
 
-// Link is an object of a plan: a network interface that belongs to the plan.
-type Link struct {
-	// ID is unique in the plan.
-	ID RuleID `json:"id"`
-	// Name is the interface's name.
-	Name Interface `json:"name"`
-	// Geneve makes the interface a GENEVE tunnel (RFC 8926); nil makes it a dummy.
-	Geneve *Geneve `json:"geneve,omitempty"`
-	// Why is the constant reason for the interface.
-	Why string `json:"why"`
-	// From is the interface's provenance.
-	From []Source `json:"from,omitempty"`
-}
-
-// Geneve is the remote end of a GENEVE tunnel.
-type Geneve struct {
-	// VNI is the virtual network identifier, 24 bits.
-	VNI uint32 `json:"vni"`
-	// Remote is the remote end's address.
-	Remote netip.Addr `json:"remote"`
-	// Port is the remote end's UDP port. It must be set.
-	Port Port `json:"port"`
-}
-
-func (l Link) text() string {
-	if l.Geneve == nil {
-		return fmt.Sprintf("link %s dummy", l.Name)
-	}
-	return fmt.Sprintf("link %s geneve vni %d remote %s", l.Name, l.Geneve.VNI, netip.AddrPortFrom(l.Geneve.Remote, uint16(l.Geneve.Port)))
-}
-
 // Sysctl is an object of a plan: a kernel parameter of the network namespace
 // (Documentation/networking/ip-sysctl.rst).
 type Sysctl struct {

@@ -18,7 +18,7 @@ func (p *Plan) Validate() error {
 	if p == nil {
 		return &PlanError{At: "plan", Err: errors.New("it is nil: a plan without objects means no rules")}
 	}
-	v := validator{plan: p, ids: map[RuleID]bool{}, sets: map[SetName]Family{}}
+	v := validator{plan: p, ids: map[RuleID]bool{}, links: map[Interface]bool{}, sets: map[SetName]Family{}}
 	v.check(place{kind: "owner"}, p.Owner.Validate())
 	for _, object := range p.Objects {
 		v.object(object)
@@ -36,10 +36,11 @@ func (p *Plan) Validate() error {
 }
 
 type validator struct {
-	plan *Plan
-	ids  map[RuleID]bool
-	sets map[SetName]Family
-	errs []error
+	plan  *Plan
+	ids   map[RuleID]bool
+	links map[Interface]bool
+	sets  map[SetName]Family
+	errs  []error
 }
 
 // place is a place in a plan. Its text is made only for an error.

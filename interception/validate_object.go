@@ -17,6 +17,10 @@ func (v *validator) object(o Object) {
 		v.set(o)
 	case Link:
 		v.noted(o.ID, o.Why, linkError(o))
+		if v.links[o.Name] {
+			v.check(place{kind: "object", name: string(o.ID)}, errors.New("another link has the same name"))
+		}
+		v.links[o.Name] = true
 	case Address:
 		v.noted(o.ID, o.Why, errors.Join(o.Device.Validate(), plainPrefixError(o.Prefix)))
 	case Sysctl:
@@ -54,20 +58,6 @@ func (v *validator) set(s Set) {
 		v.check(at, errors.New("only a live set is one of addresses: a fixed set has prefixes"))
 	case !s.Live && (s.Family == BothFamilies || s.Members.Family() != s.Family):
 		v.check(at, errors.New("its members must be of one family, and there must be one: split it by family, leave out what is empty"))
-	}
-}
-
-func linkError(l Link) error {
-	err := l.Name.Validate()
-	switch {
-	case err != nil || l.Geneve == nil:
-		return err
-	case l.Geneve.VNI >= 1<<24:
-		return fmt.Errorf("VNI %d has more than 24 bits", l.Geneve.VNI)
-	case l.Geneve.Port == 0 || !l.Geneve.Remote.IsValid():
-		return errors.New("a tunnel needs the far end's address and port")
-	default:
-		return plainAddrError("the far end", l.Geneve.Remote)
 	}
 }
 

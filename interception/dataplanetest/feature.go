@@ -36,6 +36,12 @@ func objectFeatures() []feature {
 			far := interception.Geneve{VNI: 77, Remote: netip.MustParseAddr("192.0.2.7"), Port: 6081}
 			b.Link(interception.Link{ID: featureName, Name: "feature0", Geneve: &far, Why: "a feature"})
 		}),
+		object("VXLAN tunnel over IPv4", vxlan("192.0.2.7")),
+		object("VXLAN tunnel over IPv6", vxlan("2001:db8::7")),
+		object("pair of links", func(b *interception.Builder) {
+			far := interception.Veth{Peer: "feature1", Namespace: otherNamespace}
+			b.Link(interception.Link{ID: featureName, Name: "feature0", Veth: &far, MTU: 1400, Why: "a feature"})
+		}),
 		object("address", func(b *interception.Builder) {
 			b.Address(interception.Address{ID: featureName, Device: "lo", Prefix: prefix("10.78.0.1/24"), Why: "a feature"})
 		}),
@@ -64,6 +70,20 @@ func objectFeatures() []feature {
 		}),
 		object("live set of addresses", func(b *interception.Builder) { b.LiveAddresses(featureName, interception.IPv4, "a feature") }),
 		object("live set", func(b *interception.Builder) { b.LiveSet(featureName, interception.IPv6, "a feature") }),
+	}
+}
+
+// otherNamespace is the label of the namespace to which pairs of links lead.
+const otherNamespace interception.NetnsLabel = "other"
+
+func vxlan(remote string) func(b *interception.Builder) {
+	return func(b *interception.Builder) {
+		l := interception.Link{
+			ID: featureName, Name: "feature0", VXLAN: &interception.VXLAN{VNI: 77, Remote: netip.MustParseAddr(remote), Port: 4789},
+			HardwareAddr: interception.HardwareAddr{2, 0, 0, 0, 0, 7}, Why: "a feature",
+		}
+		l.MTU = l.MTUOver(1500)
+		b.Link(l)
 	}
 }
 

@@ -19,6 +19,7 @@ func (x *trial) supports() {
 			if err != nil {
 				x.Fatal(err)
 			}
+			x.ns = x.ns.With(otherNamespace, x.Ground.Namespace(x.T))
 			x.apply(base)
 			before := x.dump()
 			supported, applied := x.New(x.T).Supports(plan), x.New(x.T).Apply(x.Context(), x.ns, plan)

@@ -355,37 +355,81 @@ func TestSharedProtocol(t *testing.T) {
 // TestLinks covers links. Where the kernel lacks their kind, Apply reports so and writes nothing.
 func TestLinks(t *testing.T) {
 	t.Parallel()
-	for name, geneve := range map[string]*interception.Geneve{
-		"dummy":  nil,
-		"geneve": {VNI: 1000, Remote: netip.MustParseAddr("10.0.0.1"), Port: 6081},
+	v4, v6 := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::7")
+	for name, link := range map[string]interception.Link{
+		"dummy":    {},
+		"geneve":   {Geneve: &interception.Geneve{VNI: 1000, Remote: v4, Port: 6081}},
+		"vxlan v4": {VXLAN: &interception.VXLAN{VNI: 1000, Remote: v4, Port: 4789}, MTU: 1450},
+		"vxlan v6": {VXLAN: &interception.VXLAN{VNI: 1000, Remote: v6, Port: 4789}, HardwareAddr: interception.HardwareAddr{2, 0, 0, 0, 0, 7}},
+		"veth":     {Veth: &interception.Veth{Peer: "mesh1", Namespace: "proxy"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ns, dp := newPod(t), dataplane(t)
-			before := ns.everything(t)
+			ns, dp, proxy := newPod(t), dataplane(t), newPod(t)
+			netns := ns.Netns.With("proxy", proxy.Netns)
+			before := ns.everything(t) + proxy.everything(t)
+			link.ID, link.Name, link.Why = "a.link", "mesh0", "a link"
 			plan := build(t, "mesh-test", func(b *interception.Builder) {
 				b.Address(interception.Address{ID: "an.address", Device: "lo", Prefix: netip.MustParsePrefix("fd00::1/128"), Why: "an address"})
-				b.Link(interception.Link{ID: "a.link", Name: "mesh0", Geneve: geneve, Why: "a link"})
+				b.Sysctl(interception.Sysctl{ID: "a.sysctl", Key: localnet, Value: 1, Why: "a sysctl"})
+				b.Link(link)
 			})
-			err := dp.Apply(t.Context(), ns.Netns, plan)
+			err := dp.Apply(t.Context(), netns, plan)
 			var refused *interception.ApplyError
 			switch {
 			case errors.Is(err, interception.ErrUnsupported) && errors.As(err, &refused) && refused.At == "a.link":
+				t.Logf("not tested further, as this kernel cannot do it: %v", err)
 			case err != nil:
 				t.Fatal(err)
 			default:
-				if link := ns.ip(t, "link", "show", "mesh0", "up"); !strings.Contains(link, "alias meshcni mesh-test") {
-					t.Errorf("the link is not up or has no alias: %s", link)
-				}
-				ns.apply(t, plan)
+				ns.hasLink(t, netns, plan)
 				if err := dp.Remove(t.Context(), ns.Netns, "mesh-test"); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if diff := cmp.Diff(before, ns.everything(t)); diff != "" {
+			if diff := cmp.Diff(before, ns.everything(t)+proxy.everything(t)); diff != "" {
 				t.Errorf("something is left (-before +after):\n%s", diff)
 			}
 		})
+	}
+}
+
+// hasLink checks that mesh0 is as the plan wants it, and stays so when the plan is applied again.
+func (p *pod) hasLink(t *testing.T, netns *interception.Netns, plan *interception.Plan) {
+	t.Helper()
+	if link := p.ip(t, "link", "show", "mesh0", "up"); !strings.Contains(link, "alias meshcni mesh-test") {
+		t.Errorf("the link is not up or has no alias: %s", link)
+	}
+	index := p.ip(t, "-o", "link", "show", "mesh0")
+	if err := dataplane(t).Apply(t.Context(), netns, plan); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(index, p.ip(t, "-o", "link", "show", "mesh0")); diff != "" {
+		t.Errorf("the second time changed the link (-once +twice):\n%s", diff)
+	}
+	state, err := dataplane(t).Observe(t.Context(), netns, plan.Owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if drifts := interception.Diff(plan, state); drifts != nil {
+		t.Error(drifts)
+	}
+}
+
+// TestLinkIntoNowhere refers to a namespace that the caller has not labelled: nothing is written.
+func TestLinkIntoNowhere(t *testing.T) {
+	t.Parallel()
+	ns := newPod(t)
+	before := ns.everything(t)
+	err := dataplane(t).Apply(t.Context(), ns.Netns, build(t, "mesh-test", func(b *interception.Builder) {
+		b.Link(interception.Link{ID: "a.link", Name: "mesh0", Veth: &interception.Veth{Peer: "mesh1", Namespace: "proxy"}, Why: "a link"})
+	}))
+	var refused *interception.ApplyError
+	if !errors.As(err, &refused) || refused.At != "a.link" || !errors.Is(err, interception.ErrNotNetns) || !strings.Contains(err.Error(), `"proxy"`) {
+		t.Errorf("got %v, want ErrNotNetns about the link", err)
+	}
+	if diff := cmp.Diff(before, ns.everything(t)); diff != "" {
+		t.Errorf("something was written (-before +after):\n%s", diff)
 	}
 }
 

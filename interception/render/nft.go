@@ -110,7 +110,7 @@ func writeHead(b *bytes.Buffer, p *interception.Plan) {
 	for _, object := range p.Objects {
 		switch o := object.(type) {
 		case interception.Link:
-			fmt.Fprintf(b, "# ip link add %s up type %s # %s: %s\n", o.Name, linkType(o), o.ID, o.Why)
+			fmt.Fprintf(b, "# ip link add %s up%s type %s # %s: %s\n", o.Name, linkOptions(o), linkType(o), o.ID, o.Why)
 		case interception.Address:
 			fmt.Fprintf(b, "# ip address add %s dev %s # %s: %s\n", o.Prefix, o.Device, o.ID, o.Why)
 		case interception.Sysctl:
@@ -124,12 +124,31 @@ func writeHead(b *bytes.Buffer, p *interception.Plan) {
 	}
 }
 
-// linkType returns the type of a link in the words of ip-link(8).
+// linkOptions returns the parameters that links of every type have, each after a space.
+func linkOptions(l interception.Link) string {
+	words := ""
+	if l.MTU != 0 {
+		words += fmt.Sprintf(" mtu %d", l.MTU)
+	}
+	if l.HardwareAddr != (interception.HardwareAddr{}) {
+		words += " address " + l.HardwareAddr.String()
+	}
+	return words
+}
+
+// linkType returns the type of a link in the words of ip-link(8). The namespace of a pair's other
+// end has its label.
 func linkType(l interception.Link) string {
-	if l.Geneve == nil {
+	switch {
+	case l.Geneve != nil:
+		return fmt.Sprintf("geneve id %d remote %s dstport %d", l.Geneve.VNI, l.Geneve.Remote, l.Geneve.Port)
+	case l.VXLAN != nil:
+		return fmt.Sprintf("vxlan id %d remote %s dstport %d nolearning", l.VXLAN.VNI, l.VXLAN.Remote, l.VXLAN.Port)
+	case l.Veth != nil:
+		return fmt.Sprintf("veth peer name %s netns %s", l.Veth.Peer, l.Veth.Namespace)
+	default:
 		return "dummy"
 	}
-	return fmt.Sprintf("geneve id %d remote %s dstport %d", l.Geneve.VNI, l.Geneve.Remote, l.Geneve.Port)
 }
 
 func routeWords(r interception.Route) string {

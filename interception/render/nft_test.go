@@ -256,6 +256,11 @@ func TestNFTHead(t *testing.T) {
 			ID: "link.geneve", Name: "mesh1", Why: "a tunnel",
 			Geneve: &interception.Geneve{VNI: 1000, Remote: netip.MustParseAddr("10.0.0.1"), Port: 6081},
 		})
+		b.Link(interception.Link{
+			ID: "link.vxlan", Name: "mesh2", Why: "a tunnel", MTU: 1430, HardwareAddr: interception.HardwareAddr{2, 5: 1},
+			VXLAN: &interception.VXLAN{VNI: 1001, Remote: netip.MustParseAddr("fd00::1"), Port: 4789},
+		})
+		b.Link(interception.Link{ID: "link.veth", Name: "in0", Why: "a pair", Veth: &interception.Veth{Peer: "in1", Namespace: "proxy"}})
 		b.Address(interception.Address{ID: "the.address", Device: "lo", Prefix: netip.MustParsePrefix("::6/128"), Why: "an address"})
 		b.Sysctl(interception.Sysctl{ID: "the.sysctl", Key: "ipv4/conf/all/route_localnet", Value: 1, Why: "a sysctl"})
 		b.Route(interception.Route{
@@ -274,6 +279,8 @@ func TestNFTHead(t *testing.T) {
 	}))
 	const want = `# ip link add mesh0 up type dummy # link.dummy: a link
 # ip link add mesh1 up type geneve id 1000 remote 10.0.0.1 dstport 6081 # link.geneve: a tunnel
+# ip link add mesh2 up mtu 1430 address 02:00:00:00:00:01 type vxlan id 1001 remote fd00::1 dstport 4789 nolearning # link.vxlan: a tunnel
+# ip link add in0 up type veth peer name in1 netns proxy # link.veth: a pair
 # ip address add ::6/128 dev lo # the.address: an address
 # sysctl -w net/ipv4/conf/all/route_localnet=1 # the.sysctl: a sysctl
 # ip -6 route add local ::/0 dev lo table 133 # route.local: a route

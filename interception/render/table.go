@@ -81,7 +81,7 @@ func writeObjects(b *strings.Builder, p *interception.Plan) {
 	for _, object := range p.Objects {
 		switch o := object.(type) {
 		case interception.Link:
-			rows = append(rows, row{string(o.ID), fmt.Sprintf("link %s type %s", o.Name, linkType(o)), "", o.Why})
+			rows = append(rows, row{string(o.ID), fmt.Sprintf("link %s%s type %s", o.Name, linkOptions(o), linkType(o)), "", o.Why})
 		case interception.Address:
 			rows = append(rows, row{string(o.ID), fmt.Sprintf("address %s dev %s", o.Prefix, o.Device), "", o.Why})
 		case interception.Sysctl:

@@ -19,6 +19,7 @@ func TestTable(t *testing.T) {
 	plan := build(t, func(b *interception.Builder) {
 		b.Link(interception.Link{ID: "a.dummy", Name: "mesh0", Why: "a link"})
 		b.Link(interception.Link{ID: "a.tunnel", Name: "mesh1", Geneve: &interception.Geneve{VNI: 7, Remote: gateway, Port: 6081}, Why: "a tunnel"})
+		b.Link(interception.Link{ID: "a.pair", Name: "in0", MTU: 1400, Veth: &interception.Veth{Peer: "in1", Namespace: "proxy"}, Why: "a pair"})
 		b.Address(interception.Address{ID: "an.address", Device: "lo", Prefix: netip.MustParsePrefix("::6/128"), Why: "an address"})
 		b.Sysctl(interception.Sysctl{ID: "a.sysctl", Key: "ipv4/conf/all/route_localnet", Value: 1, Why: "a sysctl"})
 		b.Route(interception.Route{ID: "a.route", Destination: netip.MustParsePrefix("10.0.0.0/8"), Device: "mesh0", Gateway: gateway, Why: "a route"})
@@ -44,6 +45,7 @@ func TestTable(t *testing.T) {
   OBJECT      WHAT                                                      WHY
   a.dummy     link mesh0 type dummy                                     a link
   a.tunnel    link mesh1 type geneve id 7 remote 10.0.0.1 dstport 6081  a tunnel
+  a.pair      link in0 mtu 1400 type veth peer name in1 netns proxy     a pair
   an.address  address ::6/128 dev lo                                    an address
   a.sysctl    sysctl net/ipv4/conf/all/route_localnet = 1               a sysctl
   a.route     route unicast 10.0.0.0/8 via 10.0.0.1 dev mesh0 table     a route

@@ -53,6 +53,9 @@ func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interc
 	if len(p.Objects) == 0 {
 		return d.Remove(ctx, ns, p.Owner)
 	}
+	if err := ns.CheckLabels(p); err != nil {
+		return fmt.Errorf("apply plan of %s to %s: %w", p.Owner, ns, err)
+	}
 	if err := d.apply(ctx, ns, p); err != nil {
 		return fmt.Errorf("apply plan of %s to %s: %w", p.Owner, ns, err)
 	}

@@ -86,10 +86,22 @@ func (d *Dataplane) locked(
 		return err
 	}
 	defer release()
-	routes, err := route.Dial(d.Kernel(ns.File()))
+	routes, err := route.Dial(d.Kernel(ns.File()), d.others(ns)...)
 	if err != nil {
 		return err
 	}
 	defer routes.Close()
 	return d.repeated(ctx, &application{Dataplane: d, ns: ns, plan: p, routes: routes}, attempt)
+}
+
+// others returns the namespaces that plans for ns can refer to. One that is closed is left out: a
+// plan that needs it is refused.
+func (d *Dataplane) others(ns *interception.Netns) []route.Other {
+	var others []route.Other
+	for label, other := range ns.Labelled() {
+		if other.Check() == nil && other.File() != nil {
+			others = append(others, route.Other{Label: label, File: other.File(), Namespace: d.Kernel(other.File())})
+		}
+	}
+	return others
 }

@@ -177,6 +177,7 @@ func gone(err error) error {
 }
 
 type found struct {
+	others    []otherFound
 	links     []netlink.Link
 	addresses []address
 	routes    []foundRoute
@@ -187,7 +188,11 @@ type found struct {
 // another plan may have ended before it recorded anything.
 func (s *Socket) scan() (f found, err error) {
 	what := "links"
+	// The kernel numbers the namespaces that links lead to when it lists the links.
 	f.links, err = s.listLinks()
+	if err == nil {
+		f.others, err = s.scanOthers()
+	}
 	if err == nil {
 		what = "addresses"
 		f.addresses, err = s.listAddresses()

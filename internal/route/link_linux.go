@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -93,68 +92,6 @@ func (o Owner) owns(l netlink.Link) bool {
 	return alias == o.alias() || alias == "" && l.Attrs().Group == o.group()
 }
 
-func (c *Change) link(l interception.Link) error {
-	for _, have := range c.found.links {
-		switch {
-		case nameOf(have) != l.Name:
-			continue
-		case !c.owner.owns(have):
-			return &interception.ApplyError{At: string(l.ID), Why: l.Why, Err: fmt.Errorf(
-				"interface %s is there and is not the owner's: %w: choose another name", l.Name, unix.EEXIST)}
-		case !sameLink(have, l):
-			return &interception.ApplyError{At: string(l.ID), Why: l.Why, Err: fmt.Errorf(
-				"interface %s is there with other parameters, which cannot be changed: %w: remove the plan first", l.Name, unix.EEXIST)}
-		}
-		if have.Attrs().Alias == "" || !isUp(have) {
-			c.steps = append(c.steps, step{at: l.ID, why: l.Why, do: func() error { return c.finishLink(have) }})
-		}
-		return nil
-	}
-	c.steps = append(c.steps, step{
-		at: l.ID, why: l.Why,
-		do:   func() error { return c.addLink(c.owner.newLink(l)) },
-		undo: func() error { return c.deleteLink(l.Name) },
-	})
-	return nil
-}
-
-// newLink returns a link of the plan as it is made: with the owner's group, because the kernel
-// takes no alias before the link exists.
-func (o Owner) newLink(l interception.Link) netlink.Link {
-	attributes := netlink.NewLinkAttrs()
-	attributes.Name, attributes.Group = string(l.Name), o.group()
-	if l.Geneve == nil {
-		return &netlink.Dummy{LinkAttrs: attributes}
-	}
-	return &netlink.Geneve{
-		LinkAttrs: attributes, ID: l.Geneve.VNI, Remote: l.Geneve.Remote.AsSlice(), Dport: uint16(l.Geneve.Port),
-	}
-}
-
-func (c *Change) addLink(l netlink.Link) error {
-	err := c.socket.namespace.Change("add link "+l.Attrs().Name, func() error { return netlink.LinkAdd(l) })
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("links of type %s: %w by this kernel: %w", l.Type(), interception.ErrUnsupported, err)
-	}
-	if err != nil {
-		return err
-	}
-	if err := c.finishLink(l); err != nil {
-		return errors.Join(err, c.deleteLink(nameOf(l)))
-	}
-	return nil
-}
-
-// finishLink gives a link of the owner its alias and sets it up.
-func (c *Change) finishLink(l netlink.Link) error {
-	return c.socket.namespace.Change("set link "+l.Attrs().Name, func() error {
-		if err := netlink.LinkSetAlias(l, c.owner.alias()); err != nil {
-			return err
-		}
-		return netlink.LinkSetUp(l)
-	})
-}
-
 // staleLinks adds a step for each link of the owner that the plan does not have.
 func (c *Change) staleLinks(p *interception.Plan) {
 	links := slices.Collect(interception.ObjectsOf[interception.Link](p))
@@ -192,21 +129,5 @@ func (c *Change) linkNamed(name interception.Interface) (netlink.Link, error) {
 }
 
 func nameOf(l netlink.Link) interception.Interface { return interception.Interface(l.Attrs().Name) }
-
-func sameLink(have netlink.Link, l interception.Link) bool {
-	switch have := have.(type) {
-	case *netlink.Dummy:
-		return l.Geneve == nil
-	case *netlink.Geneve:
-		return l.Geneve != nil && geneveOf(have) == *l.Geneve
-	}
-	return false
-}
-
-// geneveOf returns the part of a geneve link that plans have.
-func geneveOf(l *netlink.Geneve) interception.Geneve {
-	remote, _ := netip.AddrFromSlice(l.Remote)
-	return interception.Geneve{VNI: l.ID, Remote: remote, Port: interception.Port(l.Dport)}
-}
 
 func isUp(l netlink.Link) bool { return l.Attrs().Flags&net.FlagUp != 0 }

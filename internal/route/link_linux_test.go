@@ -6,8 +6,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"net"
 	"net/netip"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -18,48 +18,35 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/kerneltest"
 )
 
-// TestAddLink makes a bridge, which every kernel that runs pods supports, like a link of a plan.
-func TestAddLink(t *testing.T) {
-	t.Parallel()
-	s, owner := newSocket(t), Owner{Name: "mesh-test", Protocol: 200}
-	c := &Change{socket: s, owner: owner}
-	attributes := *owner.newLink(interception.Link{Name: "mesh0"}).Attrs()
-	if err := c.addLink(&netlink.Bridge{LinkAttrs: attributes}); err != nil {
-		t.Fatal(err)
-	}
-	made, err := c.linkNamed("mesh0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a := made.Attrs(); made.Type() != "bridge" || a.Alias != "meshcni mesh-test" || a.Group != owner.group() || !isUp(made) {
-		t.Errorf("got %s %+v, want a bridge that is up, with the owner's alias and group", made.Type(), a)
-	}
-	if err := c.addLink(&netlink.Bridge{LinkAttrs: attributes}); !errors.Is(err, unix.EEXIST) {
-		t.Errorf("a second time: got %v, want EEXIST", err)
-	}
-	for range 2 { // the second time it does not exist any more
-		if err := c.deleteLink("mesh0"); err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := c.linkNamed("mesh0"); !errors.Is(err, unix.ENODEV) {
-		t.Errorf("deleted: got %v, want ENODEV", err)
-	}
-}
-
-// TestAddLinkTakesBack has the kernel refuse the alias of a new link: the link is removed.
+// TestAddLinkTakesBack makes each call fail by which a link is made: the link is removed.
 func TestAddLinkTakesBack(t *testing.T) {
 	t.Parallel()
-	s, owner := newSocket(t), Owner{Name: "mesh-test", Protocol: 200}
-	through := *s
-	through.namespace = (&kerneltest.Fault{Kind: kerneltest.Refused, At: 1}).In(s.namespace)
-	c := &Change{socket: &through, owner: owner}
-	attributes := *owner.newLink(interception.Link{Name: "mesh0"}).Attrs()
-	if err := c.addLink(&netlink.Bridge{LinkAttrs: attributes}); !errors.Is(err, unix.EPERM) {
-		t.Errorf("got %v, want EPERM", err)
+	p, made := newPair(t), false
+	for at := 0; !made; at++ {
+		c, err := prepare(p.here, p.link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fault := &kerneltest.Fault{Kind: kerneltest.Refused, At: at}
+		through := *p.here
+		through.namespace = fault.In(p.here.namespace)
+		c.socket, c.found.others[0].Namespace = &through, fault.In(p.there.namespace)
+		err = c.addLink(p.link)
+		if made = len(fault.Calls()) <= at; made {
+			if err != nil {
+				t.Error(err)
+			}
+			break
+		}
+		if err == nil {
+			t.Errorf("%s: no error", fault)
+		}
+		if left, err := c.linkNamed("mesh0"); !errors.Is(err, unix.ENODEV) {
+			t.Fatalf("%s: left behind: %v, %v", fault, left, err)
+		}
 	}
-	if left, err := c.linkNamed("mesh0"); !errors.Is(err, unix.ENODEV) {
-		t.Errorf("left behind: %v, %v", left, err)
+	if far := kernelLink(t, p.there, "peer0"); !isUp(far) {
+		t.Errorf("got %+v", far)
 	}
 }
 
@@ -68,13 +55,25 @@ func TestNewLink(t *testing.T) {
 	t.Parallel()
 	owner := Owner{Name: "mesh-test", Protocol: 200}
 	for _, remote := range []string{"10.0.0.1", "fd00::1"} {
-		l := interception.Link{Name: "mesh0", Geneve: &interception.Geneve{VNI: 1000, Remote: netip.MustParseAddr(remote), Port: 6081}}
-		made, ok := owner.newLink(l).(*netlink.Geneve)
-		if !ok || made.ID != 1000 || !made.Remote.Equal(net.ParseIP(remote)) || made.Dport != 6081 || !sameLink(made, l) {
-			t.Errorf("%s: got %+v", remote, made)
+		far := netip.MustParseAddr(remote)
+		all := []interception.Link{
+			{Name: "mesh0"},
+			{Name: "mesh0", MTU: 1400, Geneve: &interception.Geneve{VNI: 1000, Remote: far, Port: 6081}},
+			{Name: "mesh0", HardwareAddr: interception.HardwareAddr{2, 0, 0, 0, 0, 1}, VXLAN: &interception.VXLAN{VNI: 1000, Remote: far, Port: 4789}},
 		}
-		if other := (interception.Link{Name: "mesh0"}); sameLink(made, other) || sameLink(owner.newLink(other), l) {
-			t.Errorf("%s: a link of type geneve is taken for one of type dummy", remote)
+		for i, l := range all {
+			made := owner.newLink(l)
+			if a := made.Attrs(); made.Type() != kindOf(l) || a.Group != owner.group() || a.MTU != l.MTU || hardwareAddrOf(made) != l.HardwareAddr {
+				t.Errorf("%s: got %s %+v", kindOf(l), made.Type(), made)
+			}
+			if got, more := (found{}).link(made); !reflect.DeepEqual(got, l) || more != nil {
+				t.Errorf("%s: reads back as %+v, %v", kindOf(l), got, more)
+			}
+			for j, other := range all {
+				if fixed := (found{}).fixed(made, other); (fixed == "") != (i == j) {
+					t.Errorf("%s as %s: got %q", kindOf(l), kindOf(other), fixed)
+				}
+			}
 		}
 	}
 }
@@ -106,7 +105,7 @@ func TestDecodeLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := interception.Link{Name: "mesh0", Geneve: &interception.Geneve{VNI: 1000, Remote: netip.MustParseAddr("10.0.0.1"), Port: 6081}}
-	if !sameLink(l, want) || nameOf(l) != "mesh0" || l.Attrs().Index != 7 || !isUp(l) || !(Owner{Name: "mesh-test"}).owns(l) {
+	if got, more := (found{}).link(l); !reflect.DeepEqual(got, want) || more != nil || l.Attrs().Index != 7 || !isUp(l) || !(Owner{Name: "mesh-test"}).owns(l) {
 		t.Errorf("got %+v", l)
 	}
 }

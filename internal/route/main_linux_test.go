@@ -18,15 +18,16 @@ func TestMain(m *testing.M) {
 
 func newSocket(t *testing.T) *Socket {
 	t.Helper()
+	return dialed(t, kernel.Of(newNamespace(t)))
+}
+
+// newNamespace returns an empty network namespace that lasts as long as the test.
+func newNamespace(t *testing.T) *os.File {
+	t.Helper()
 	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = namespace.Close() })
-	s, err := Dial(kernel.Of(namespace.File()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s
+	return namespace.File()
 }

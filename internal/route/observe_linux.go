@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
@@ -56,22 +55,7 @@ func (o *observation) links() {
 		if !o.owner.owns(l) {
 			continue
 		}
-		link := interception.Link{Name: nameOf(l)}
-		var more []string
-		switch l := l.(type) {
-		case *netlink.Dummy:
-		case *netlink.Geneve:
-			geneve := geneveOf(l)
-			link.Geneve = &geneve
-		default:
-			more = append(more, fmt.Sprintf("of type %q", l.Type()))
-		}
-		if !isUp(l) {
-			more = append(more, "down")
-		}
-		if l.Attrs().Alias == "" {
-			more = append(more, "without the alias of its owner")
-		}
+		link, more := o.found.seen(l)
 		o.see("links", link, more)
 	}
 }

@@ -20,10 +20,11 @@ type Socket struct {
 	namespace kernel.Namespace
 	client    *kernel.Client
 	labels    bool // the kernel keeps the protocol of an address
+	others    []Other
 }
 
-// Dial opens a socket in a namespace.
-func Dial(in kernel.Namespace) (*Socket, error) {
+// Dial opens a socket in a namespace. Links may lead to the others.
+func Dial(in kernel.Namespace, others ...Other) (*Socket, error) {
 	labels, err := labelsAddresses()
 	if err != nil {
 		return nil, err
@@ -32,7 +33,7 @@ func Dial(in kernel.Namespace) (*Socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rtnetlink: %w", err)
 	}
-	return &Socket{namespace: in, client: kernel.NewClient(conn), labels: labels}, nil
+	return &Socket{namespace: in, client: kernel.NewClient(conn), labels: labels, others: others}, nil
 }
 
 // Close closes the socket.

@@ -69,6 +69,9 @@ func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interc
 	if err == nil {
 		err = d.Supports(p)
 	}
+	if err == nil && ns.Check() == nil {
+		err = ns.CheckLabels(p)
+	}
 	if err = d.change(ctx, ns, call, err); err != nil {
 		return fmt.Errorf("apply plan of %s to %s: %w", p.Owner, ns, err)
 	}

@@ -109,10 +109,7 @@ func cloneObject(object interception.Object, from func([]interception.Source) []
 	switch o := object.(type) {
 	case interception.Link:
 		o.From = from(o.From)
-		if o.Geneve != nil {
-			far := *o.Geneve
-			o.Geneve = &far
-		}
+		o.Geneve, o.VXLAN, o.Veth = copied(o.Geneve), copied(o.VXLAN), copied(o.Veth)
 		return o
 	case interception.Address:
 		o.From = from(o.From)
@@ -141,4 +138,12 @@ func cloneObject(object interception.Object, from func([]interception.Source) []
 	default:
 		return object
 	}
+}
+
+func copied[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	value := *p
+	return &value
 }
