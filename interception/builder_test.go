@@ -149,6 +149,36 @@ func TestBuildRefuses(t *testing.T) {
 				ID: "r", Destination: netip.MustParsePrefix("fd00::/64"), Device: "eth0", Gateway: netip.MustParseAddr("::ffff:10.0.0.1"), Why: "reason",
 			})
 		}},
+		{"unreachable route by a device", "sends nothing", func(b *Builder) {
+			b.Route(Route{ID: "r", Type: RouteUnreachable, Destination: netip.MustParsePrefix("10.0.0.0/8"), Device: "eth0", Why: "reason"})
+		}},
+		{"route of an unknown type", "route type 5 is unknown", func(b *Builder) {
+			b.Route(Route{ID: "r", Type: RouteThrow + 1, Destination: netip.MustParsePrefix("10.0.0.0/8"), Why: "reason"})
+		}},
+		{"onlink without a gateway", "onlink is about a gateway", func(b *Builder) {
+			b.Route(Route{ID: "r", Destination: netip.MustParsePrefix("10.0.0.0/8"), Device: "eth0", OnLink: true, Why: "reason"})
+		}},
+		{"preferred source of another family", "a preferred source goes with", func(b *Builder) {
+			b.Route(Route{
+				ID: "r", Destination: netip.MustParsePrefix("10.0.0.0/8"), Device: "eth0", Source: netip.MustParseAddr("fd00::1"), Why: "reason",
+			})
+		}},
+		{"preferred source of a local route", "a preferred source goes with", func(b *Builder) {
+			b.Route(Route{
+				ID: "r", Type: RouteLocal, Destination: netip.MustParsePrefix("10.0.0.0/8"), Device: "lo", Source: netip.MustParseAddr("10.0.0.1"),
+				Why: "reason",
+			})
+		}},
+		{"preferred source of a group", "no unicast address", func(b *Builder) {
+			b.Route(Route{
+				ID: "r", Destination: netip.MustParsePrefix("10.0.0.0/8"), Device: "eth0", Source: netip.MustParseAddr("224.0.0.1"), Why: "reason",
+			})
+		}},
+		{"preferred source of IPv4 in IPv6", "the preferred source ::ffff:10.0.0.1 is not a plain address: write 10.0.0.1", func(b *Builder) {
+			b.Route(Route{
+				ID: "r", Destination: netip.MustParsePrefix("fd00::/64"), Device: "eth0", Source: netip.MustParseAddr("::ffff:10.0.0.1"), Why: "reason",
+			})
+		}},
 		{"route by no device", "interface", func(b *Builder) {
 			b.Route(Route{ID: "r", Destination: netip.MustParsePrefix("10.0.0.0/8"), Why: "reason"})
 		}},

@@ -34,7 +34,8 @@ const (
 	DriftChanged DriftKind = "changed"
 	// DriftExtra: the namespace has the part, the plan does not.
 	DriftExtra DriftKind = "extra"
-	// DriftForeign: another program's rule can change the outcome of packets in the plan's hooks.
+	// DriftForeign: another program's rule can change the outcome of packets in the plan's hooks, or
+	// its route is in a routing table of the owner's own.
 	DriftForeign DriftKind = "foreign"
 )
 
@@ -69,7 +70,8 @@ func (d Drift) String() string {
 // Differences in other programs' rules come last, where the state has such rules. They are those
 // that can change the outcome of packets in the hooks of the plan's entries: all rules that do more
 // than accept, return or log, and in chains of a hook that are shared with the owner also accept
-// and return. The ingress and egress hooks count when packets of the plan's hooks pass them.
+// and return. The ingress and egress hooks count when packets of the plan's hooks pass them. Before
+// them come other programs' routes in routing tables of the owner's own, which every state has.
 func Diff(want *Plan, got State) []Drift {
 	if want == nil {
 		want = &Plan{Owner: got.Owner}
@@ -101,6 +103,8 @@ func Diff(want *Plan, got State) []Drift {
 
 func (d Deviation) kind() DriftKind {
 	switch {
+	case d.Foreign:
+		return DriftForeign
 	case d.Want == "":
 		return DriftExtra
 	case d.Got == "":

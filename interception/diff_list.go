@@ -86,7 +86,7 @@ func (t *taker) object(object Object, more string) {
 		one("sysctls", o.text(), o.ID, o.Why, o.Key)
 	case Route:
 		o.Table = o.Table.plain()
-		one("routes", o.text(), o.ID, o.Why, fmt.Sprint(o.Destination, o.Table))
+		one("routes", o.text(), o.ID, o.Why, fmt.Sprint(o.Destination, o.Table, o.EffectiveMetric()), fmt.Sprint(o.Destination, o.Table))
 	case PolicyRule:
 		o.Table = o.Table.plain()
 		one("policy rules", o.text(), o.ID, o.Why, fmt.Sprint(o.Family, o.Priority), fmt.Sprint(o.Family, o.selectors(), o.Table))

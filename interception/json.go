@@ -37,7 +37,7 @@ func encodeObject(object Object) map[string]any {
 	case Sysctl:
 		return map[string]any{"sysctl": o}
 	case Route:
-		return map[string]any{"route": wireRoute{o.ID, o.Type.String(), o.Destination, o.Device, o.Gateway, o.Table, o.Why, o.From}}
+		return map[string]any{"route": encodeRoute(o)}
 	case PolicyRule:
 		return map[string]any{"policyRule": encodePolicyRule(o)}
 	case Set:
@@ -95,8 +95,11 @@ type (
 		ID          RuleID       `json:"id"`
 		Type        string       `json:"type"`
 		Destination netip.Prefix `json:"destination"`
-		Device      Interface    `json:"device"`
+		Device      Interface    `json:"device,omitempty"`
 		Gateway     netip.Addr   `json:"gateway,omitzero"`
+		OnLink      bool         `json:"onLink,omitempty"`
+		Source      netip.Addr   `json:"source,omitzero"`
+		Metric      uint32       `json:"metric,omitempty"`
 		Table       RoutingTable `json:"table,omitempty"`
 		Why         string       `json:"why"`
 		From        []Source     `json:"from,omitempty"`
@@ -146,9 +149,13 @@ func (w wireObject) decode(p *Plan) (Object, error) {
 	}
 }
 
+func encodeRoute(r Route) wireRoute {
+	return wireRoute{r.ID, r.Type.String(), r.Destination, r.Device, r.Gateway, r.OnLink, r.Source, r.Metric, r.Table, r.Why, r.From}
+}
+
 func (w wireRoute) decode() (Object, error) {
-	kind, err := word(w.Type, RouteUnicast, RouteLocal)
-	return Route{w.ID, kind, w.Destination, w.Device, w.Gateway, w.Table, w.Why, w.From}, err
+	kind, err := word(w.Type, routeTypes()...)
+	return Route{w.ID, kind, w.Destination, w.Device, w.Gateway, w.OnLink, w.Source, w.Metric, w.Table, w.Why, w.From}, err
 }
 
 func encodePolicyRule(r PolicyRule) wirePolicyRule {

@@ -32,6 +32,13 @@ func everything(t testing.TB) *Plan {
 		b.Sysctl(Sysctl{ID: "sysctl", Key: "ipv4/conf/eth0.1/route_localnet", Value: 1, Why: "a parameter"})
 		b.Route(Route{ID: "route.local", Type: RouteLocal, Destination: netip.MustParsePrefix("0.0.0.0/0"), Device: "lo", Table: 133, Why: "a route"})
 		b.Route(Route{ID: "route.via", Destination: v6, Device: "eth0", Gateway: netip.MustParseAddr("fd00::1"), Why: "a route"})
+		b.Route(Route{
+			ID: "route.onlink", Destination: v6, Device: "eth0", Gateway: netip.MustParseAddr("fd00::1"), OnLink: true,
+			Source: netip.MustParseAddr("fd00::2"), Metric: 7, Why: "a route",
+		})
+		for _, kind := range []RouteType{RouteUnreachable, RouteBlackhole, RouteThrow} {
+			b.Route(Route{ID: RuleID("route." + kind.String()), Type: kind, Destination: v6, Table: 133, Why: "a route"})
+		}
 		b.PolicyRule(PolicyRule{ID: "rule", Family: IPv6, Mark: MarkBits{1, 3}, Table: 133, Priority: 7, Why: "a policy rule"})
 		b.PolicyRule(PolicyRule{
 			ID: "rule.selected", Family: IPv6, Source: v6, Destination: netip.MustParsePrefix("2001:db8::/32"), In: "eth0", Priority: 8, Why: "a policy rule",

@@ -36,8 +36,8 @@ type State struct {
 }
 
 // Deviation is one thing that an owner has in the kernel, or lacks, and that the objects of a plan
-// cannot express: another policy of a base chain, a route with a metric, a table that is switched
-// off.
+// cannot express: another policy of a base chain, a route for one type of service, a table that is
+// switched off. A route of another program in a routing table of the owner's own is one, too.
 type Deviation struct {
 	// At is the place, as in [Drift].
 	At string
@@ -47,6 +47,8 @@ type Deviation struct {
 	Want string
 	// Got is the observed state; empty for nothing. With an object, it is the excess over it.
 	Got string
+	// Foreign reports whether it is another program's, which no Apply removes.
+	Foreign bool
 }
 
 // ForeignChain is another program's chain in nf_tables: a base chain, or a chain that one jumps to.

@@ -133,8 +133,15 @@ func hearsNothing(world trace.World, expected []trace.Outcome) bool {
 	case len(expected) > 1:
 		return !returns(first, expected[1])
 	default:
-		return arrives(first) || first.Verdict == trace.Dropped || first.Verdict == trace.Unroutable && len(first.Path) > 0
+		return arrives(first) || first.Verdict == trace.Dropped || first.Verdict == trace.Unroutable && len(first.Path) > 0 && !toldByRoute(first)
 	}
+}
+
+// toldByRoute reports whether a socket learns that the second route of its datagram, after Output,
+// refuses it: the kernel returns the route's error. TCP tries again instead.
+func toldByRoute(o trace.Outcome) bool {
+	_, sent := o.Packet.From.(trace.Socket)
+	return sent && o.Packet.Protocol == interception.ProtocolUDP && (o.Cause == trace.Unreachable || o.Cause == trace.Discarded)
 }
 
 // losesRefusal reports whether the kernel loses its own reset or ICMP error. For IPv4, it does so

@@ -51,6 +51,23 @@ func objectFeatures() []feature {
 		object("route", func(b *interception.Builder) {
 			b.Route(interception.Route{ID: featureName, Destination: prefix("198.51.100.0/24"), Device: "lo", Table: 178, Why: "a feature"})
 		}),
+		object("route that refuses", refusing(interception.RouteUnreachable, "198.51.100.0/24")),
+		object("route that refuses IPv6", refusing(interception.RouteUnreachable, "2001:db8::/32")),
+		object("black hole", refusing(interception.RouteBlackhole, "198.51.100.0/24")),
+		object("black hole for IPv6", refusing(interception.RouteBlackhole, "2001:db8::/32")),
+		object("route to other tables", refusing(interception.RouteThrow, "0.0.0.0/0")),
+		object("route to other tables for IPv6", refusing(interception.RouteThrow, "::/0")),
+		object("route with a metric and a source", func(b *interception.Builder) {
+			b.Route(interception.Route{
+				ID: featureName, Destination: prefix("198.51.100.0/24"), Device: "lo", Gateway: netip.MustParseAddr("192.0.2.1"), OnLink: true,
+				Source: netip.MustParseAddr("127.0.0.1"), Metric: 7, Table: 178, Why: "a feature",
+			})
+		}),
+		object("route with a metric and a source for IPv6", func(b *interception.Builder) {
+			b.Route(interception.Route{
+				ID: featureName, Destination: prefix("2001:db8::/32"), Device: "lo", Source: netip.IPv6Loopback(), Metric: 7, Table: 178, Why: "a feature",
+			})
+		}),
 		object("policy rule", func(b *interception.Builder) {
 			b.PolicyRule(interception.PolicyRule{
 				ID: featureName, Family: interception.IPv6, Mark: interception.WholeMark(0x78), Table: 178, Priority: 21001, Why: "a feature",
@@ -70,6 +87,13 @@ func objectFeatures() []feature {
 		}),
 		object("live set of addresses", func(b *interception.Builder) { b.LiveAddresses(featureName, interception.IPv4, "a feature") }),
 		object("live set", func(b *interception.Builder) { b.LiveSet(featureName, interception.IPv6, "a feature") }),
+	}
+}
+
+// refusing returns a feature of a route that sends nothing.
+func refusing(kind interception.RouteType, destination string) func(b *interception.Builder) {
+	return func(b *interception.Builder) {
+		b.Route(interception.Route{ID: featureName, Type: kind, Destination: netip.MustParsePrefix(destination), Table: 178, Why: "a feature"})
 	}
 }
 

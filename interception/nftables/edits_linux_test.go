@@ -297,10 +297,16 @@ func edits() map[string]edit {
 			"routes: missing a.route (a route): want route local 0.0.0.0/0 dev lo table 133",
 		}},
 		"a route has a metric": {commands("ip route flush table 133", "ip route add local default dev lo table 133 metric 5 proto "+protocol), []string{
-			"routes: changed a.route (a route): want route local 0.0.0.0/0 dev lo table 133: got route local 0.0.0.0/0 dev lo table 133, metric 5",
+			"routes: changed a.route (a route): want route local 0.0.0.0/0 dev lo table 133: got route local 0.0.0.0/0 dev lo metric 5 table 133",
+		}},
+		"a route is of one type of service": {commands("ip route flush table 133", "ip route add local default dev lo table 133 tos 8 proto "+protocol), []string{
+			"routes: changed a.route (a route): want route local 0.0.0.0/0 dev lo table 133: got route local 0.0.0.0/0 dev lo table 133, tos 8",
 		}},
 		"a route is of another type": {commands("ip route flush table 133", "ip route add blackhole default table 133 proto "+protocol), []string{
-			"routes: changed a.route (a route): want route local 0.0.0.0/0 dev lo table 133: got route unicast 0.0.0.0/0 table 133, type 6",
+			"routes: changed a.route (a route): want route local 0.0.0.0/0 dev lo table 133: got route blackhole 0.0.0.0/0 table 133",
+		}},
+		"a route is of a type of no plan": {commands("ip route flush table 133", "ip route add prohibit default table 133 proto "+protocol), []string{
+			"routes: changed a.route (a route): want route local 0.0.0.0/0 dev lo table 133: got route unicast 0.0.0.0/0 table 133, type 8",
 		}},
 		"a route is more": {commands("ip route add local 10.8.0.0/16 dev lo table 134 proto " + protocol), []string{
 			"routes: extra: got route local 10.8.0.0/16 dev lo table 134",

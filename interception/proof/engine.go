@@ -28,7 +28,7 @@ type engine struct {
 	// links are those that rules distinguish if there is no world; members are those of live sets.
 	links   []linkName
 	members *members
-	routed  map[selectors][]choice[way]
+	routed  map[selectors]routing
 	ended   threads
 	// watch is called for every evaluated rule, with the packets that it decides; it may be nil.
 	watch func(r *rule, matched ref)
@@ -63,7 +63,7 @@ type field struct {
 }
 
 func newEngine(q question, n trace.Namespace, m *members) *engine {
-	e := &engine{question: q, net: &network{n.Routing()}, rules: make([]rule, 1), members: m, routed: map[selectors][]choice[way]{}}
+	e := &engine{question: q, net: &network{n.Routing()}, rules: make([]rule, 1), members: m, routed: map[selectors]routing{}}
 	total := 1
 	for _, plan := range n.Plans {
 		for t := range plan.Tables() {

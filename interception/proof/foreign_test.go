@@ -60,6 +60,10 @@ func TestEquivalentToStates(t *testing.T) {
 		"a route": {
 			interception.State{Deviations: []interception.Deviation{{At: "routes", Object: route, Got: "metric 5"}}}, "192.0.2.0/24",
 		},
+		"another program's route": {
+			interception.State{Dormant: true, Deviations: []interception.Deviation{asleep, {At: "routes", Got: "a route of theirs", Foreign: true}}},
+			"unknown: ",
+		},
 		"a dormant table": {interception.State{Dormant: true, Deviations: []interception.Deviation{asleep}}, "no: "},
 		"chains that only accept, return and log": {interception.State{Foreign: []interception.ForeignChain{
 			base(interception.Output, -300, accept, does(m{L4: telnet}, accept), does(m{}, interception.Log{}), does(m{}, interception.Return{})),

@@ -31,15 +31,33 @@ func (t thread) selectors(in linkName) selectors {
 	return selectors{src: t.src.address, dst: t.dst.address, in: in, mark: t.mark}
 }
 
-// ways returns the ways of packets. Packets in no way have no route.
-func (e *engine) ways(s selectors) []choice[way] {
+// routing is where packets go, and why others go nowhere. Packets in neither have no route.
+type routing struct {
+	ways    []choice[way]
+	refused []choice[trace.Cause]
+}
+
+// ways returns the ways of packets. [engine.unrouted] ends packets in no way.
+func (e *engine) ways(s selectors) []choice[way] { return e.routing(s).ways }
+
+// unrouted ends packets that take no way.
+func (e *engine) unrouted(t thread, s selectors) {
+	for _, r := range e.routing(s).refused {
+		on, rest := e.split(t, r.where)
+		e.stop(on, ending{verdict: trace.Unroutable, cause: r.value}, nil)
+		t = rest
+	}
+	e.stop(t, ending{verdict: trace.Unroutable, cause: trace.NoRoute}, nil)
+}
+
+func (e *engine) routing(s selectors) routing {
 	if !e.net.asksSource() {
 		s.src, s.unbound = address{}, false
 	}
 	if known, ok := e.routed[s]; ok {
 		return known
 	}
-	var candidates []choice[way]
+	var candidates []choice[hop]
 	for _, rule := range e.net.Rules {
 		asked := e.meeting(s, rule)
 		if asked == never {
@@ -47,11 +65,38 @@ func (e *engine) ways(s selectors) []choice[way] {
 		}
 		for _, found := range e.lookup(rule.Table, s.dst) {
 			found.value.dst, found.value.mark = s.dst, s.mark
-			candidates = append(candidates, choice[way]{found.value, e.and(asked, found.where)})
+			candidates = append(candidates, choice[hop]{found.value, e.and(asked, found.where)})
 		}
 	}
-	e.routed[s] = first(e.question, candidates)
-	return e.routed[s]
+	var found routing
+	for _, c := range first(e.question, candidates) {
+		if cause := refusal(c.value.kind); cause != 0 {
+			found.refused = append(found.refused, choice[trace.Cause]{cause, c.where})
+		} else {
+			found.ways = append(found.ways, choice[way]{c.value.way, c.where})
+		}
+	}
+	e.routed[s] = found
+	return found
+}
+
+// hop is the result of a lookup in a table: a way, unless the route's type refuses packets.
+type hop struct {
+	way
+
+	kind interception.RouteType
+}
+
+// refusal returns why routes of a type refuse packets; 0 if they do not.
+func refusal(kind interception.RouteType) trace.Cause {
+	switch kind {
+	case interception.RouteUnreachable:
+		return trace.Unreachable
+	case interception.RouteBlackhole:
+		return trace.Discarded
+	case interception.RouteUnicast, interception.RouteLocal, interception.RouteThrow:
+	}
+	return 0
 }
 
 // meeting returns the packets that a policy rule is about.
@@ -73,42 +118,48 @@ func (e *engine) meeting(s selectors, r interception.PolicyRule) ref {
 type candidate struct {
 	prefix netip.Prefix
 	bits   int
+	metric uint32
 	link   linkName
-	local  bool // whatever the destination
-	plan   bool // of a plan, not implied by addresses
+	source netip.Addr
+	kind   interception.RouteType // local: whatever the destination
+	plan   bool                   // of a plan, not implied by addresses
 }
 
-// lookup returns the ways of one table: by the longest prefix, a plan's before an implied one of
-// the same length.
-func (e *engine) lookup(table interception.RoutingTable, to address) []choice[way] {
+// lookup returns the hops of one table: by the longest prefix and then the lowest metric, a plan's
+// before an implied one of the same. Packets in none are left to the next table.
+func (e *engine) lookup(table interception.RoutingTable, to address) []choice[hop] {
 	implied := e.implied(table)
 	var planned []candidate
-	// Of two routes with the same prefix, the later one applies.
+	// Of two routes with the same prefix and metric, the later one applies.
 	for _, r := range slices.Backward(e.net.Routes) {
 		if r.Table == table {
-			c := candidate{prefix: r.Destination, bits: r.Destination.Bits(), link: r.Device, local: r.Type == interception.RouteLocal, plan: true}
-			if c.local {
+			c := candidate{
+				prefix: r.Destination, bits: r.Destination.Bits(), metric: r.EffectiveMetric(), link: r.Device, source: r.Source, kind: r.Type, plan: true,
+			}
+			if c.kind == interception.RouteLocal {
 				c.link = loopback
 			}
 			planned = append(planned, c)
 		}
 	}
 	all := slices.Concat(planned, implied)
-	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.bits, a.bits) })
+	slices.SortStableFunc(all, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.bits, a.bits), cmp.Compare(a.metric, b.metric))
+	})
 	own := e.within(to, e.net.local())
-	var found []choice[way]
+	var found []choice[hop]
 	for _, c := range all {
 		where := e.inPrefix(to, c.prefix)
 		if table == mainTable && !c.plan {
 			where = e.without(where, e.within(to, loopbacks()))
 		}
-		found = append(found, choice[way]{way{link: c.link}, where})
-		if c.local {
+		found = append(found, choice[hop]{hop{way{link: c.link, source: c.source}, c.kind}, where})
+		if c.kind == interception.RouteLocal {
 			found[len(found)-1].where = e.and(where, own)
-			found = append(found, choice[way]{way{link: c.link, foreign: true, borrowed: table != localTable}, where})
+			found = append(found, choice[hop]{hop{way{link: c.link, foreign: true, borrowed: table != localTable}, c.kind}, where})
 		}
 	}
-	return first(e.question, found)
+	return slices.DeleteFunc(first(e.question, found), func(c choice[hop]) bool { return c.value.kind == interception.RouteThrow })
 }
 
 // implied returns the routes of a table that the links' addresses imply.
@@ -118,7 +169,7 @@ func (e *engine) implied(table interception.RoutingTable) []candidate {
 	case localTable:
 		local, _ := e.net.localPrefixes()
 		for _, p := range local {
-			all = append(all, candidate{prefix: p, bits: p.Addr().BitLen(), link: loopback})
+			all = append(all, candidate{prefix: p, bits: p.Addr().BitLen(), link: loopback}) // metric 0, as all of this table
 		}
 	case mainTable:
 		for i, l := range e.net.Links {
@@ -126,9 +177,13 @@ func (e *engine) implied(table interception.RoutingTable) []candidate {
 				continue
 			}
 			for _, p := range l.Addresses {
-				all = append(all, candidate{prefix: p.Masked(), bits: p.Bits(), link: l.Name})
+				all = append(all, candidate{
+					prefix: p.Masked(), bits: p.Bits(), metric: e.net.ImpliedMetric(table, p.Addr(), p.Bits()), link: l.Name,
+				})
 				if i < e.net.Own && (p.Addr().Is4() || !p.Addr().IsLinkLocalUnicast()) {
-					all = append(all, candidate{prefix: netip.PrefixFrom(p.Addr(), 0).Masked(), link: l.Name})
+					all = append(all, candidate{
+						prefix: netip.PrefixFrom(p.Addr(), 0).Masked(), metric: e.net.ImpliedMetric(table, p.Addr(), 0), link: l.Name,
+					})
 				}
 			}
 		}
@@ -185,7 +240,8 @@ func (e *engine) reroute(ts threads) threads {
 			e.add(&routed, t)
 			continue
 		}
-		for _, w := range e.ways(t.selectors(loopback)) {
+		s := t.selectors(loopback)
+		for _, w := range e.ways(s) {
 			on, rest := e.split(t, w.where)
 			t = rest
 			if on.way.link != w.value.link && on.why.changed != 0 {
@@ -196,7 +252,7 @@ func (e *engine) reroute(ts threads) threads {
 			e.stop(martian, ending{trace.Unroutable, trace.Martian, ""}, nil)
 			e.add(&routed, on)
 		}
-		e.stop(t, ending{verdict: trace.Unroutable, cause: trace.NoRoute}, nil)
+		e.unrouted(t, s)
 	}
 	return routed
 }

@@ -126,7 +126,7 @@ func deviations(s interception.State) (all, doubts []string) {
 			text += ": got " + d.Got
 		}
 		all = append(all, text)
-		if !s.Dormant || d.Object != nil { // else it belongs to a dormant table
+		if !s.Dormant || d.Object != nil || d.Foreign { // else it belongs to a dormant table
 			doubts = append(doubts, text)
 		}
 	}

@@ -14,6 +14,9 @@ import (
 // sources returns the addresses for packets without a source that take a way. Packets in no choice
 // get no source.
 func (e *engine) sources(w way) []choice[address] {
+	if w.source.IsValid() {
+		return []choice[address]{{address{given, w.source}, e.ofFamily(interception.FamilyOf(w.source))}}
+	}
 	if w.link != loopback {
 		return first(e.question, slices.Concat(e.chosen(e.net.link(w.link).Addresses), e.chosen(e.others())))
 	}

@@ -3,6 +3,8 @@
 package proof
 
 import (
+	"net/netip"
+
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
 )
@@ -71,8 +73,10 @@ type way struct {
 	foreign bool
 	// borrowed reports whether it is foreign by a plan's table.
 	borrowed bool
-	dst      address
-	mark     mark
+	// source is the preferred source, or the zero Addr.
+	source netip.Addr
+	dst    address
+	mark   mark
 }
 
 // The takers other than listeners, whose numbers start at 0.

@@ -64,7 +64,7 @@ func (e *engine) takeOff(out *threads, t thread, unbound bool) {
 		on.way, t = w.value, rest
 		e.sourced(out, on)
 	}
-	e.stop(t, ending{verdict: trace.Unroutable, cause: trace.NoRoute}, nil)
+	e.unrouted(t, s)
 }
 
 // again routes IPv4 packets whose source was chosen once more, from that source, as package trace
@@ -74,13 +74,13 @@ func (e *engine) again(t thread) []thread {
 		return []thread{t}
 	}
 	four, six := e.split(t, e.ofFamily(interception.IPv4))
-	routed := []thread{six}
-	for _, w := range e.ways(four.selectors(loopback)) {
+	routed, s := []thread{six}, four.selectors(loopback)
+	for _, w := range e.ways(s) {
 		on, rest := e.split(four, w.where)
 		on.way, four = w.value, rest
 		routed = append(routed, on)
 	}
-	e.stop(four, ending{verdict: trace.Unroutable, cause: trace.NoRoute}, nil)
+	e.unrouted(four, s)
 	return routed
 }
 
@@ -150,12 +150,13 @@ func (e *engine) localOnly(t thread) thread {
 // forward walks from Prerouting to the links by which packets that are not local leave.
 func (e *engine) forward(t thread) {
 	var on threads
-	for _, w := range e.ways(t.selectors(t.in)) {
+	s := t.selectors(t.in)
+	for _, w := range e.ways(s) {
 		leaving, rest := e.split(t, w.where)
 		leaving.way, leaving.out, t = w.value, w.value.link, rest
 		e.add(&on, leaving)
 	}
-	e.stop(t, ending{verdict: trace.Unroutable, cause: trace.NoRoute}, nil)
+	e.unrouted(t, s)
 	for _, hook := range []interception.Hook{interception.Forward, interception.Postrouting} {
 		on = e.pass(hook, on)
 	}

@@ -153,11 +153,29 @@ func linkType(l interception.Link) string {
 
 func routeWords(r interception.Route) string {
 	family := familyOption(interception.FamilyOf(r.Destination.Addr()))
-	words := fmt.Sprintf("ip %s route add %s %s dev %s", family, r.Type, r.Destination, r.Device)
+	words := fmt.Sprintf("ip %s route add %s %s", family, r.Type, r.Destination)
+	if r.Device != "" {
+		words += " dev " + string(r.Device)
+	}
 	if r.Gateway.IsValid() {
 		words += " via " + r.Gateway.String()
 	}
-	return words + " table " + tableName(r.Table)
+	return words + routeOptions(r) + " table " + tableName(r.Table)
+}
+
+// routeOptions returns what few routes have, in the words of ip-route(8), each after a space.
+func routeOptions(r interception.Route) string {
+	words := ""
+	if r.OnLink {
+		words += " onlink"
+	}
+	if r.Source.IsValid() {
+		words += " src " + r.Source.String()
+	}
+	if r.Metric != 0 {
+		words += fmt.Sprintf(" metric %d", r.Metric)
+	}
+	return words
 }
 
 // selectors returns the conditions of a policy rule in the words of ip-rule(8), each after a space.

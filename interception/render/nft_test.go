@@ -269,6 +269,13 @@ func TestNFTHead(t *testing.T) {
 		b.Route(interception.Route{
 			ID: "route.via", Destination: netip.MustParsePrefix("10.0.0.0/8"), Device: "eth0", Gateway: netip.MustParseAddr("10.0.0.1"), Why: "a route",
 		})
+		b.Route(interception.Route{
+			ID: "route.more", Destination: netip.MustParsePrefix("fd00::/8"), Device: "eth0", Gateway: netip.MustParseAddr("fd00::1"), OnLink: true,
+			Source: netip.MustParseAddr("fd00::2"), Metric: 5, Why: "a route",
+		})
+		b.Route(interception.Route{
+			ID: "route.none", Type: interception.RouteUnreachable, Destination: netip.MustParsePrefix("0.0.0.0/0"), Table: 7, Why: "a route",
+		})
 		b.PolicyRule(interception.PolicyRule{
 			ID: "the.rule", Family: interception.IPv4, Mark: interception.MarkBits{Value: 1, Mask: 3}, Table: 133, Priority: 32764, Why: "a rule",
 		})
@@ -285,6 +292,8 @@ func TestNFTHead(t *testing.T) {
 # sysctl -w net/ipv4/conf/all/route_localnet=1 # the.sysctl: a sysctl
 # ip -6 route add local ::/0 dev lo table 133 # route.local: a route
 # ip -4 route add unicast 10.0.0.0/8 dev eth0 via 10.0.0.1 table main # route.via: a route
+# ip -6 route add unicast fd00::/8 dev eth0 via fd00::1 onlink src fd00::2 metric 5 table main # route.more: a route
+# ip -4 route add unreachable 0.0.0.0/0 table 7 # route.none: a route
 # ip -4 rule add priority 32764 fwmark 0x1/0x3 table 133 # the.rule: a rule
 # ip -6 rule add priority 512 from fd00::/8 to 2001:db8::1/128 iif eth0 table main # selected: a rule
 table inet mesh-test

@@ -4,7 +4,6 @@ package render
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 	"unicode/utf8"
 
@@ -106,11 +105,14 @@ func writeObjects(b *strings.Builder, p *interception.Plan) {
 }
 
 func routeText(r interception.Route) string {
-	via := ""
-	if r.Gateway != (netip.Addr{}) {
-		via = " via " + r.Gateway.String()
+	words := fmt.Sprintf("route %s %s", r.Type, r.Destination)
+	if r.Gateway.IsValid() {
+		words += " via " + r.Gateway.String()
 	}
-	return fmt.Sprintf("route %s %s%s dev %s table %s", r.Type, r.Destination, via, r.Device, tableName(r.Table))
+	if r.Device != "" {
+		words += " dev " + string(r.Device)
+	}
+	return words + routeOptions(r) + " table " + tableName(r.Table)
 }
 
 func setText(s interception.Set) string {

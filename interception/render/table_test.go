@@ -23,6 +23,10 @@ func TestTable(t *testing.T) {
 		b.Address(interception.Address{ID: "an.address", Device: "lo", Prefix: netip.MustParsePrefix("::6/128"), Why: "an address"})
 		b.Sysctl(interception.Sysctl{ID: "a.sysctl", Key: "ipv4/conf/all/route_localnet", Value: 1, Why: "a sysctl"})
 		b.Route(interception.Route{ID: "a.route", Destination: netip.MustParsePrefix("10.0.0.0/8"), Device: "mesh0", Gateway: gateway, Why: "a route"})
+		b.Route(interception.Route{
+			ID: "more", Destination: netip.MustParsePrefix("10.0.0.0/8"), Device: "in0", Gateway: gateway, OnLink: true, Source: gateway, Metric: 5, Why: "a route",
+		})
+		b.Route(interception.Route{ID: "none", Type: interception.RouteThrow, Destination: netip.MustParsePrefix("::/0"), Table: 7, Why: "a route"})
 		b.PolicyRule(interception.PolicyRule{
 			ID: "a.rule", Family: interception.IPv4, Mark: interception.WholeMark(1337), Table: 133, Priority: 9, Why: "a policy rule",
 		})
@@ -50,6 +54,9 @@ func TestTable(t *testing.T) {
   a.sysctl    sysctl net/ipv4/conf/all/route_localnet = 1               a sysctl
   a.route     route unicast 10.0.0.0/8 via 10.0.0.1 dev mesh0 table     a route
               main
+  more        route unicast 10.0.0.0/8 via 10.0.0.1 dev in0 onlink      a route
+              src 10.0.0.1 metric 5 table main
+  none        route throw ::/0 table 7                                  a route
   a.rule      rule v4 from all fwmark 0x539 lookup 133 priority 9       a policy rule
   @fixed      set of v4: 10.0.0.0/8                                     a set
   @live       live set of v6                                            a live set

@@ -39,9 +39,10 @@
 // All rules of Output see the link that was found before the hook, even after a redirect or a new
 // mark: the kernel sets it once.
 //
-// The routes are those that the links imply and those of the plans. The policy rules are evaluated
-// in the order of their priorities: the local table, then the tables of plans whose mark the packet
-// has, then the main table.
+// The routes are those that the links imply and those of the plans. In a table the longest prefix
+// decides, then the lowest metric. A route that refuses the packet ends the walk: the packet is
+// Unroutable. The policy rules are evaluated in the order of their priorities: the local table,
+// then the tables of plans whose mark the packet has, then the main table.
 //
 // # Flows
 //

@@ -105,10 +105,21 @@ func (n Namespace) withPlans() (*network, error) {
 			}
 		}
 		for r := range interception.ObjectsOf[interception.Route](plan) {
-			if _, ok := s.link(r.Device); !ok {
-				return nil, fmt.Errorf("plan of %s: route to %s (%s): the namespace has no link %s", plan.Owner, r.Destination, r.ID, r.Device)
+			if err := s.lacks(r); err != nil {
+				return nil, fmt.Errorf("plan of %s: route to %s (%s): %w", plan.Owner, r.Destination, r.ID, err)
 			}
 		}
 	}
 	return &network{s}, nil
+}
+
+// lacks returns an error about what the kernel would miss for a route.
+func (n *Routing) lacks(r interception.Route) error {
+	if _, ok := n.link(r.Device); r.Device != "" && !ok {
+		return fmt.Errorf("the namespace has no link %s", r.Device)
+	}
+	if r.Source.IsValid() && !n.isLocal(r.Source) {
+		return fmt.Errorf("the namespace has no address %s, which it prefers as source", r.Source)
+	}
+	return nil
 }

@@ -91,6 +91,10 @@ const (
 	// Martian: the addresses are impossible on that link: a loopback address on a link other than
 	// lo or, for IPv4, an incoming packet with an own address as source.
 	Martian
+	// Unreachable: a route of a plan says that the destination cannot be reached (EHOSTUNREACH).
+	Unreachable
+	// Discarded: a route of a plan is a black hole (EINVAL).
+	Discarded
 )
 
 // String returns the cause in words.
@@ -102,6 +106,10 @@ func (c Cause) String() string {
 		return "it is not for this namespace, which does not forward"
 	case Martian:
 		return "such an address cannot be seen on this link"
+	case Unreachable:
+		return "a route says that the destination cannot be reached"
+	case Discarded:
+		return "a route discards what goes there"
 	default:
 		return "no cause"
 	}

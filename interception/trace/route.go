@@ -19,6 +19,10 @@ type route struct {
 	// borrowed reports whether it is foreign by a plan's table: for IPv4, a local route in the
 	// table "local" makes an own address.
 	borrowed bool
+	// source is the route's preferred source, or the zero Addr.
+	source netip.Addr
+	// cause is why the route discards the packet; it then has no link.
+	cause Cause
 }
 
 // selectors are what policy rules see of a packet.
@@ -43,37 +47,65 @@ func (h Header) selectors(in interception.Interface) selectors {
 }
 
 // route looks the destination up in the routing tables, in the order of the policy rules that the
-// packet meets.
-func (n *network) route(s selectors) (route, bool) {
+// packet meets. It returns why there is no way, or 0.
+func (n *network) route(s selectors) (route, Cause) {
 	for _, rule := range n.Rules {
 		if !s.meet(rule) {
 			continue
 		}
 		if found, ok := n.lookup(rule.Table, s.dst); ok {
-			return found, true
+			return found, found.cause
 		}
 	}
-	return route{}, false
+	return route{}, NoRoute
 }
 
-// lookup searches one table for the longest prefix; a plan's route precedes an implied one of the
-// same length.
+// lookup searches one table for the longest prefix, and among its routes for the lowest metric; a
+// plan's route precedes an implied one of the same. It reports whether the table decides.
 func (n *network) lookup(table interception.RoutingTable, to netip.Addr) (route, bool) {
 	found, longest := n.implied(table, to)
+	metric := n.ImpliedMetric(table, to, longest)
 	for _, r := range n.Routes {
-		if r.Table != table || !r.Destination.Contains(to) || r.Destination.Bits() < longest {
+		bits := r.Destination.Bits()
+		if r.Table != table || !r.Destination.Contains(to) || bits < longest || bits == longest && r.EffectiveMetric() > metric {
 			continue
 		}
-		longest = r.Destination.Bits()
-		if r.Type == interception.RouteLocal {
-			lo, _ := n.link(loopback)
-			found = route{link: lo, foreign: !n.isLocal(to), borrowed: table != localTable && !n.isLocal(to)}
-			continue
-		}
-		link, _ := n.link(r.Device)
-		found = route{link: link}
+		found, longest, metric = n.taking(r, to), bits, r.EffectiveMetric()
 	}
-	return found, found.link != nil
+	return found, found.link != nil || found.cause != 0
+}
+
+// taking returns the way of a packet by a plan's route; the zero value for a route that leaves it
+// to other tables.
+func (n *network) taking(r interception.Route, to netip.Addr) route {
+	switch r.Type {
+	case interception.RouteUnreachable:
+		return route{cause: Unreachable}
+	case interception.RouteBlackhole:
+		return route{cause: Discarded}
+	case interception.RouteThrow:
+		return route{}
+	case interception.RouteLocal:
+		lo, _ := n.link(loopback)
+		return route{link: lo, foreign: !n.isLocal(to), borrowed: r.Table != localTable && !n.isLocal(to)}
+	case interception.RouteUnicast:
+	}
+	link, _ := n.link(r.Device)
+	return route{link: link, source: r.Source}
+}
+
+// ImpliedMetric returns the metric of a route of some prefix length that the addresses of links
+// imply: for IPv6, that of an address's subnet (net/ipv6/addrconf.c, IP6_RT_PRIO_ADDRCONF) or of a
+// default route. Package proof uses it, too.
+func (*Routing) ImpliedMetric(table interception.RoutingTable, to netip.Addr, bits int) uint32 {
+	switch {
+	case to.Is4() || table == localTable:
+		return 0
+	case bits == 0:
+		return interception.Route{Destination: netip.PrefixFrom(to, 0)}.EffectiveMetric()
+	default:
+		return 256
+	}
 }
 
 // implied returns the route that the links' addresses imply in a table, with its prefix length; -1
@@ -156,7 +188,7 @@ func (n *network) onInput(h Header, link interception.Interface) Cause {
 			return Martian
 		}
 	}
-	if found, ok := n.route(h.selectors(link)); !ok || found.link.Name != loopback {
+	if found, cause := n.route(h.selectors(link)); cause != 0 || found.link.Name != loopback {
 		return NotLocal
 	}
 	return 0
@@ -169,8 +201,8 @@ func (n *network) onInput(h Header, link interception.Interface) Cause {
 // (net.ipv4.conf.all.src_valid_mark).
 func (n *network) ownSource(src, dst netip.Addr) bool {
 	if n.Custom() {
-		found, ok := n.route(selectors{src: dst, dst: src, in: loopback})
-		return ok && found.link.Name == loopback
+		found, cause := n.route(selectors{src: dst, dst: src, in: loopback})
+		return cause == 0 && found.link.Name == loopback
 	}
 	return n.hasAddress(src)
 }

@@ -7,13 +7,16 @@ import (
 	"slices"
 )
 
-// source chooses the source address for a packet to addr that takes the route: an address of the
-// link that it leaves by, else of any other link. It returns the zero Addr if the namespace has
-// none of the family. It also does so if a socket that is not transparent would have to use a
-// foreign source: the source of a local IPv4 route is the destination, and connect(2) looks the
-// route up again from that source (net/ipv4/route.c, ip_route_output_key_hash_rcu).
+// source chooses the source address for a packet to addr that takes the route: the one that the
+// route prefers, else an address of the link that it leaves by, else of any other link. It returns
+// the zero Addr if the namespace has none of the family. It also does so if a socket that is not
+// transparent would have to use a foreign source: the source of a local IPv4 route is the
+// destination, and connect(2) looks the route up again from that source (net/ipv4/route.c,
+// ip_route_output_key_hash_rcu).
 func (n *network) source(way route, to netip.Addr, transparent bool) netip.Addr {
 	switch {
+	case way.source.IsValid():
+		return way.source
 	case way.borrowed && to.Is4() && !transparent:
 		return netip.Addr{}
 	case way.link.Name == loopback && to.Is4() && !way.foreign:

@@ -72,18 +72,20 @@ type walk struct {
 // leave walks from a socket to the outgoing link, and on if that is lo. It fills in the packet's
 // source.
 func (w *walk) leave(socket Socket) Outcome {
-	way, ok := w.network.route(w.header.selectors(loopback))
-	if ok && !w.packet.Src.Addr().IsValid() {
+	way, cause := w.network.route(w.header.selectors(loopback))
+	if cause == 0 && !w.packet.Src.Addr().IsValid() {
 		source := w.network.source(way, w.packet.Dst.Addr(), socket.Transparent)
-		ok = source.IsValid()
 		w.packet.Src = netip.AddrPortFrom(source, w.packet.Src.Port())
 		w.header.Src = w.packet.Src
-		if ok && source.Is4() { // connect(2) looks up again (include/net/route.h, ip_route_connect); IPv6 does not
-			way, ok = w.network.route(w.header.selectors(loopback))
+		switch {
+		case !source.IsValid():
+			cause = NoRoute
+		case source.Is4(): // connect(2) looks up again (include/net/route.h, ip_route_connect); IPv6 does not
+			way, cause = w.network.route(w.header.selectors(loopback))
 		}
 	}
-	if !ok {
-		return Outcome{Verdict: Unroutable, Cause: NoRoute}
+	if cause != 0 {
+		return Outcome{Verdict: Unroutable, Cause: cause}
 	}
 	if cause := w.network.onOutput(way.link, w.header.Src.Addr()); cause != 0 {
 		return Outcome{Verdict: Unroutable, Cause: cause, Link: way.link.Name}
@@ -131,9 +133,9 @@ func (w *walk) arrive(link interception.Interface) Outcome {
 
 // forward walks from Prerouting to the link by which a packet that is not local leaves.
 func (w *walk) forward() Outcome {
-	way, ok := w.network.route(w.header.selectors(w.in))
-	if !ok {
-		return Outcome{Verdict: Unroutable, Cause: NoRoute}
+	way, cause := w.network.route(w.header.selectors(w.in))
+	if cause != 0 {
+		return Outcome{Verdict: Unroutable, Cause: cause}
 	}
 	w.way, w.out = way, way.link.Name
 	for _, hook := range []interception.Hook{interception.Forward, interception.Postrouting} {
@@ -148,9 +150,9 @@ func (w *walk) forward() Outcome {
 // reroute routes the packet again, after the steps since the given one changed it in Output, and
 // reports whether there is a route. The outgoing link that rules see stays.
 func (w *walk) reroute(since int) bool {
-	way, ok := w.network.route(w.header.selectors(loopback))
-	if !ok {
-		w.cause = NoRoute
+	way, cause := w.network.route(w.header.selectors(loopback))
+	if cause != 0 {
+		w.cause = cause
 		return false
 	}
 	for i := len(w.path) - 1; i >= since && way.link != w.way.link; i-- {
@@ -168,7 +170,7 @@ func (w *walk) stop(v verdict, link interception.Interface) Outcome {
 	end := Outcome{Verdict: v.verdict(), Link: link}
 	if v == unroutable {
 		end.Cause = w.cause
-		if w.cause == NoRoute {
+		if w.cause != Martian {
 			end.Link = ""
 		}
 	}

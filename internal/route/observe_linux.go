@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -99,13 +100,36 @@ func (o *observation) uses(object interception.Object, more []string) bool {
 	return i >= 0
 }
 
+// routes notes the owner's routes and, in the tables that are its own, those of other programs.
 func (o *observation) routes() {
+	own, others := map[familyTable]bool{}, []route(nil)
 	for _, have := range o.found.routes {
 		r, more := o.route(have.route)
 		if have.protocol == o.owner.Protocol || o.uses(r, more) {
+			own[tableFor(have.route)] = true
 			o.see("routes", r, more)
+		} else if !sharedTable(have.table) {
+			others = append(others, have.route)
 		}
 	}
+	for _, have := range others {
+		if !own[tableFor(have)] {
+			continue
+		}
+		r, more := o.route(have)
+		text := strings.Join(append([]string{textOf(r)}, more...), ", ")
+		o.deviations = append(o.deviations, interception.Deviation{
+			At: "routes", Got: fmt.Sprintf("%s (protocol %d)", text, have.protocol), Foreign: true,
+		})
+	}
+}
+
+func tableFor(r route) familyTable { return familyTable{r.table, r.destination.Addr().Is4()} }
+
+// familyTable is the routing table of one family.
+type familyTable struct {
+	number uint32
+	four   bool
 }
 
 // route returns a route in the form of plans, and what it has beyond that.
@@ -113,15 +137,26 @@ func (o *observation) route(have route) (r interception.Route, more []string) {
 	r = interception.Route{
 		Destination: have.destination, Device: o.found.deviceName(have.index), Gateway: have.gateway, Table: tableOf(have.table),
 	}
-	switch have.kind {
-	case unix.RTN_UNICAST:
-	case unix.RTN_LOCAL:
-		r.Type = interception.RouteLocal
-	default:
+	known := false
+	for kind, number := range routeKinds() {
+		if number == have.kind {
+			r.Type, known = interception.RouteType(kind), true
+		}
+	}
+	if !known {
 		more = append(more, fmt.Sprintf("type %d", have.kind))
 	}
-	if have.metric != defaultMetric(have.destination.Addr()) {
-		more = append(more, fmt.Sprintf("metric %d", have.metric))
+	if have.metric != r.EffectiveMetric() {
+		r.Metric = have.metric
+		if r.EffectiveMetric() != have.metric { // no route of a plan has metric 0 for IPv6
+			more = append(more, fmt.Sprintf("metric %d", have.metric))
+		}
+	}
+	if r.Source = have.source; r.Source.IsValid() && r.Type != interception.RouteUnicast {
+		r.Source, more = netip.Addr{}, append(more, "src "+have.source.String())
+	}
+	if r.OnLink = have.onLink && r.Gateway.IsValid(); r.OnLink != have.onLink {
+		more = append(more, "onlink")
 	}
 	if have.tos != 0 {
 		more = append(more, fmt.Sprintf("tos %d", have.tos))

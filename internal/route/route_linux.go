@@ -22,6 +22,8 @@ type route struct {
 	destination netip.Prefix
 	index       uint32 // of the interface
 	gateway     netip.Addr
+	onLink      bool
+	source      netip.Addr // preferred
 	table       uint32
 	protocol    uint8
 	metric      uint32
@@ -58,7 +60,7 @@ func decodeRoute(header []byte, d *mdlayher.AttributeDecoder) route {
 		destination = netip.IPv6Unspecified()
 	}
 	r.more.byte("length of a source", header[2])
-	r.more.byte("flags", byte(binary.NativeEndian.Uint32(header[8:])&unix.RTNH_F_ONLINK))
+	r.onLink = binary.NativeEndian.Uint32(header[8:])&unix.RTNH_F_ONLINK != 0
 	for d.Next() {
 		switch kind := d.Type(); kind {
 		case unix.RTA_DST:
@@ -67,6 +69,8 @@ func decodeRoute(header []byte, d *mdlayher.AttributeDecoder) route {
 			r.index = d.Uint32()
 		case unix.RTA_GATEWAY:
 			r.gateway, _ = netip.AddrFromSlice(d.Bytes())
+		case unix.RTA_PREFSRC:
+			r.source, _ = netip.AddrFromSlice(d.Bytes())
 		case unix.RTA_TABLE:
 			r.table = d.Uint32()
 		case unix.RTA_PRIORITY:
@@ -77,23 +81,27 @@ func decodeRoute(header []byte, d *mdlayher.AttributeDecoder) route {
 		}
 	}
 	r.destination = netip.PrefixFrom(destination, int(header[1]))
+	if r.sendsNothing() {
+		r.index = 0 // for IPv6, the kernel says lo
+	}
 	return r
 }
 
-// defaultMetric is for a route without a metric: for IPv6, IP6_RT_PRIO_USER (linux/ipv6_route.h).
-func defaultMetric(addr netip.Addr) uint32 {
-	if addr.Is4() {
-		return 0
-	}
-	return 1024
+// sendsNothing reports whether the route discards packets, or leaves them to other tables.
+func (r route) sendsNothing() bool {
+	return r.kind == unix.RTN_UNREACHABLE || r.kind == unix.RTN_BLACKHOLE || r.kind == unix.RTN_THROW
 }
 
 // object converts a route to the library's type.
 func (r route) object() *netlink.Route {
-	return &netlink.Route{
+	object := &netlink.Route{
 		Type: int(r.kind), Scope: r.scope(), Dst: network(r.destination), LinkIndex: int(r.index), Gw: r.gateway.AsSlice(),
-		Table: int(r.table), Protocol: netlink.RouteProtocol(r.protocol), Priority: int(r.metric),
+		Src: r.source.AsSlice(), Table: int(r.table), Protocol: netlink.RouteProtocol(r.protocol), Priority: int(r.metric),
 	}
+	if r.onLink {
+		object.SetFlag(netlink.FLAG_ONLINK)
+	}
+	return object
 }
 
 // scope returns the scope that ip(8) gives a route.
@@ -101,7 +109,7 @@ func (r route) scope() netlink.Scope {
 	switch {
 	case r.kind == unix.RTN_LOCAL:
 		return netlink.SCOPE_HOST
-	case r.gateway.IsValid():
+	case r.gateway.IsValid() || r.sendsNothing():
 		return netlink.SCOPE_UNIVERSE
 	default:
 		return netlink.SCOPE_LINK
@@ -110,13 +118,18 @@ func (r route) scope() netlink.Scope {
 
 // wantedRoute returns a route of the plan without its interface, which may not exist yet.
 func (c *Change) wantedRoute(r interception.Route) route {
-	kind := uint8(unix.RTN_UNICAST)
-	if r.Type == interception.RouteLocal {
-		kind = unix.RTN_LOCAL
-	}
 	return route{
-		kind: kind, destination: r.Destination, gateway: r.Gateway, table: cmp.Or(uint32(r.Table), unix.RT_TABLE_MAIN), protocol: c.owner.Protocol,
-		metric: defaultMetric(r.Destination.Addr()),
+		kind: routeKinds()[r.Type], destination: r.Destination, gateway: r.Gateway, onLink: r.OnLink, source: r.Source,
+		table: cmp.Or(uint32(r.Table), unix.RT_TABLE_MAIN), protocol: c.owner.Protocol, metric: r.EffectiveMetric(),
+	}
+}
+
+// routeKinds returns the kernel's number for each type.
+func routeKinds() [5]uint8 {
+	return [...]uint8{
+		interception.RouteUnicast: unix.RTN_UNICAST, interception.RouteLocal: unix.RTN_LOCAL,
+		interception.RouteUnreachable: unix.RTN_UNREACHABLE, interception.RouteBlackhole: unix.RTN_BLACKHOLE,
+		interception.RouteThrow: unix.RTN_THROW,
 	}
 }
 
@@ -152,8 +165,8 @@ func (c *Change) route(r interception.Route) error {
 
 // foreignRoute reports whether a route of another program is the same as one of the plan: it serves
 // the plan, and keeps its owner. In the main table only another route to the same destination is in
-// the plan's way; a table of the plan's own must not have other programs' routes that the plan
-// lacks.
+// the plan's way, and for a route with a metric only one of the same metric; a table of the plan's
+// own must not have other programs' routes that the plan lacks.
 func (c *Change) foreignRoute(r interception.Route) (serves bool, err error) {
 	wanted := c.wantedRoute(r)
 	for _, have := range c.found.routes {
@@ -164,7 +177,7 @@ func (c *Change) foreignRoute(r interception.Route) (serves bool, err error) {
 		case c.isRoute(have.route, r):
 			serves = true
 		case c.planHasRoute(have.route):
-		case have.destination == wanted.destination || !sharedTable(wanted.table):
+		case have.destination == wanted.destination && (r.Metric == 0 || have.metric == wanted.metric) || !sharedTable(wanted.table):
 			return false, &interception.ApplyError{At: string(r.ID), Why: r.Why, Err: fmt.Errorf(
 				"a route to %s in table %d is there and is not the owner's (protocol %d): %w: choose another table",
 				have.destination, have.table, have.protocol, unix.EEXIST)}
@@ -186,12 +199,13 @@ func (c *Change) deleteRoute(r interception.Route) error {
 
 // changeRoute adds or deletes a route of the plan by a function of the library.
 func (c *Change) changeRoute(verb string, r interception.Route, change func(*netlink.Route) error) error {
-	index, err := c.device(r.Device)
-	if err != nil {
-		return err
-	}
 	wanted := c.wantedRoute(r)
-	wanted.index = index
+	if r.Device != "" {
+		var err error
+		if wanted.index, err = c.device(r.Device); err != nil {
+			return err
+		}
+	}
 	return c.socket.namespace.Change(fmt.Sprintf("%s route %s", verb, r.Destination), func() error { return change(wanted.object()) })
 }
 

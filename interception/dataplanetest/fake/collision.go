@@ -11,8 +11,9 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// collision returns an error about a route or a policy rule of the call's plan in whose place
-// another owner has a different one. One that is the same serves both owners.
+// collision returns an error about a route or a policy rule of the call's plan in whose place, or
+// in whose own routing table, another owner has a different one. One that is the same serves both
+// owners.
 func collision(owners map[interception.Owner][]interception.Object, call Call) error {
 	if call.Plan == nil {
 		return nil
@@ -23,15 +24,29 @@ func collision(owners map[interception.Owner][]interception.Object, call Call) e
 		}
 		for _, object := range objects {
 			for _, wanted := range call.Plan.Objects {
-				have, want := claimOf(object), claimOf(wanted)
-				if want.place != "" && have.place == want.place && !apart(object, wanted) && !reflect.DeepEqual(have.value, want.value) {
+				if where := obstructs(object, wanted, call.Plan); where != "" {
+					have, want := claimOf(object), claimOf(wanted)
 					return &interception.ApplyError{At: string(want.id), Why: want.why, Err: fmt.Errorf(
-						"%s of %s is in its place: %w", have.place, owner, fs.ErrExist)}
+						"%s of %s is in its %s: %w", have.place, owner, where, fs.ErrExist)}
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// obstructs returns "place" or "table" for another owner's object that is in the way of one of the
+// plan, else "".
+func obstructs(other, wanted interception.Object, p *interception.Plan) string {
+	have, want := claimOf(other), claimOf(wanted)
+	if want.place != "" && have.place == want.place && !apart(other, wanted) && !reflect.DeepEqual(have.value, want.value) {
+		return "place"
+	}
+	foreign, isRoute := other.(interception.Route)
+	if r, is := wanted.(interception.Route); is && isRoute && r.Table == foreign.Table && crowds(foreign, p.Objects) {
+		return "table"
+	}
+	return ""
 }
 
 // apart reports whether both are policy rules that no packet meets together, by their prefixes and
@@ -57,7 +72,7 @@ type claim struct {
 func claimOf(object interception.Object) claim {
 	switch o := object.(type) {
 	case interception.Route:
-		c := claim{place: fmt.Sprintf("a route to %s in table %d", o.Destination, o.Table), id: o.ID, why: o.Why}
+		c := claim{place: fmt.Sprintf("a route to %s with metric %d in table %d", o.Destination, o.EffectiveMetric(), o.Table), id: o.ID, why: o.Why}
 		o.ID, o.Why, o.From = "", "", nil
 		c.value = o
 		return c

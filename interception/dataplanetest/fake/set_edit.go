@@ -88,9 +88,9 @@ func (d *Dataplane) keepMembers(id interception.NetnsID, owner interception.Owne
 }
 
 // observed returns the owner's state: its objects without provenance, with the members of live
-// sets.
+// sets, and the foreign routes in its routing tables.
 func (d *Dataplane) observed(id interception.NetnsID, owner interception.Owner) interception.State {
-	state := interception.State{Owner: owner, Objects: clone(d.namespaces[id][owner], false)}
+	state := interception.State{Owner: owner, Objects: clone(d.namespaces[id][owner], false), Deviations: foreignRoutes(d.namespaces[id], owner)}
 	for i, object := range state.Objects {
 		s, ok := object.(interception.Set)
 		members := d.members[liveSet{id, owner, s.Name}]

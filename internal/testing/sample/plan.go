@@ -31,8 +31,43 @@ func Plan(c Choices, owner interception.Owner, kinds ...interception.TableKind) 
 			ID: "rule.v4", Family: interception.IPv4, Mark: interception.WholeMark(1), Table: 133, Priority: 1, Why: "why",
 		},
 		interception.PolicyRule{ID: "rule.v6", Family: interception.IPv6, Mark: bit, Table: 133, Priority: 1, Why: "why"},
-	}, slices.Concat(g.policyRules(), plan.Objects)...)
+	}, slices.Concat(g.routes(), g.policyRules(), plan.Objects)...)
 	return plan
+}
+
+// routes returns at most two routes of any type, in the tables that a packet may find. Their ids
+// begin with [RandomRoute].
+func (g Generator) routes() []interception.Object {
+	var routes []interception.Object
+	for i := range g.Choices(3) {
+		family := Pick(g.Choices, interception.IPv4, interception.IPv6)
+		r := interception.Route{
+			ID: interception.RuleID(fmt.Sprintf("%s%d", RandomRoute, i)), Destination: g.part(family), Why: "why",
+			Table: Pick[interception.RoutingTable](g.Choices, 0, 133), Metric: Pick[uint32](g.Choices, 0, 0, 5, 2000),
+			Type: Pick(g.Choices, interception.RouteUnicast, interception.RouteLocal, interception.RouteUnreachable,
+				interception.RouteBlackhole, interception.RouteThrow),
+		}
+		switch r.Type {
+		case interception.RouteUnicast:
+			r.Device = "eth0"
+			own := map[interception.Family]string{interception.IPv4: "10.244.0.2", interception.IPv6: "fd00:10:244::2"}[family]
+			r.Source = Pick(g.Choices, netip.Addr{}, netip.MustParseAddr(own))
+		case interception.RouteLocal:
+			r.Device = "lo"
+		case interception.RouteUnreachable, interception.RouteBlackhole, interception.RouteThrow:
+		}
+		routes = append(routes, r)
+	}
+	return routes
+}
+
+// RandomRoute begins the ids of random routes.
+const RandomRoute interception.RuleID = "route.random."
+
+// part returns a prefix of some destinations.
+func (g Generator) part(family interception.Family) netip.Prefix {
+	addr := netip.MustParseAddr(Pick(g.Choices, destinations(family)...))
+	return netip.PrefixFrom(addr, Pick(g.Choices, 1, 8, addr.BitLen())).Masked()
 }
 
 // policyRules returns at most two policy rules with any selectors, to any of the tables that a
@@ -45,19 +80,15 @@ func (g Generator) policyRules() []interception.Object {
 			ID: interception.RuleID(fmt.Sprintf("rule.%d", i)), Family: family, Why: "why",
 			Table: Pick[interception.RoutingTable](g.Choices, 0, 133, 255), Priority: uint32(1 + g.Choices(2)),
 		}
-		part := func() netip.Prefix {
-			addr := netip.MustParseAddr(Pick(g.Choices, destinations(family)...))
-			return netip.PrefixFrom(addr, Pick(g.Choices, 1, 8, addr.BitLen())).Masked()
-		}
 		switch g.Choices(4) {
 		case 0:
-			r.Source = part()
+			r.Source = g.part(family)
 		case 1:
-			r.Destination = part()
+			r.Destination = g.part(family)
 		case 2:
 			r.In = Pick[interception.Interface](g.Choices, "lo", "eth0")
 		case 3:
-			r.Source, r.In, r.Mark = part(), Pick[interception.Interface](g.Choices, "", "lo"), g.Mark()
+			r.Source, r.In, r.Mark = g.part(family), Pick[interception.Interface](g.Choices, "", "lo"), g.Mark()
 		}
 		rules = append(rules, r)
 	}
