@@ -124,6 +124,15 @@ func TestBuildRefuses(t *testing.T) {
 		{"policy rule without selectors", "without a mark, a prefix or a link", func(b *Builder) {
 			b.PolicyRule(PolicyRule{ID: "r", Family: IPv4, Table: 1, Priority: 1, Why: "reason"})
 		}},
+		{"policy rule for any packet of a link", "has no mark, prefix or link", func(b *Builder) {
+			b.PolicyRule(PolicyRule{ID: "r", Family: IPv4, Any: true, In: "eth0", Table: 1, Priority: 1, Why: "reason"})
+		}},
+		{"policy rule that goes back", "a lower priority than that", func(b *Builder) {
+			b.PolicyRule(PolicyRule{ID: "r", Family: IPv4, Any: true, Goto: 7, Priority: 7, Why: "reason"})
+		}},
+		{"policy rule with a table and a goto", "has no table", func(b *Builder) {
+			b.PolicyRule(PolicyRule{ID: "r", Family: IPv4, Any: true, Goto: 8, Table: 1, Priority: 7, Why: "reason"})
+		}},
 		{"policy rule without family", "one family", func(b *Builder) {
 			b.PolicyRule(PolicyRule{ID: "r", Mark: WholeMark(1), Table: 1, Priority: 1, Why: "reason"})
 		}},

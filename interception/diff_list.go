@@ -89,7 +89,7 @@ func (t *taker) object(object Object, more string) {
 		one("routes", o.text(), o.ID, o.Why, fmt.Sprint(o.Destination, o.Table, o.EffectiveMetric()), fmt.Sprint(o.Destination, o.Table))
 	case PolicyRule:
 		o.Table = o.Table.plain()
-		one("policy rules", o.text(), o.ID, o.Why, fmt.Sprint(o.Family, o.Priority), fmt.Sprint(o.Family, o.selectors(), o.Table))
+		one("policy rules", o.text(), o.ID, o.Why, fmt.Sprint(o.Family, o.Priority), fmt.Sprint(o.Family, o.selectors(), o.target()))
 	case Set:
 		t.add("set "+string(o.Name), true, setLines(o)...)
 		t.lists[t.sorts["set "+string(o.Name)]].live = o.Live

@@ -111,7 +111,9 @@ type (
 		Destination netip.Prefix `json:"destination,omitzero"`
 		In          Interface    `json:"in,omitempty"`
 		Mark        string       `json:"mark,omitempty"`
+		Any         bool         `json:"any,omitempty"`
 		Table       RoutingTable `json:"table"`
+		Goto        uint32       `json:"goto,omitempty"`
 		Priority    uint32       `json:"priority"`
 		Why         string       `json:"why"`
 		From        []Source     `json:"from,omitempty"`
@@ -163,7 +165,7 @@ func encodePolicyRule(r PolicyRule) wirePolicyRule {
 	if r.Mark != (MarkBits{}) {
 		mark = r.Mark.String()
 	}
-	return wirePolicyRule{r.ID, r.Family.String(), r.Source, r.Destination, r.In, mark, r.Table, r.Priority, r.Why, r.From}
+	return wirePolicyRule{r.ID, r.Family.String(), r.Source, r.Destination, r.In, mark, r.Any, r.Table, r.Goto, r.Priority, r.Why, r.From}
 }
 
 func (w wirePolicyRule) decode() (Object, error) {
@@ -175,7 +177,7 @@ func (w wirePolicyRule) decode() (Object, error) {
 	if w.Mark != "" {
 		mark, err = parseMarkBits(w.Mark)
 	}
-	return PolicyRule{w.ID, family, w.Source, w.Destination, w.In, mark, w.Table, w.Priority, w.Why, w.From}, err
+	return PolicyRule{w.ID, family, w.Source, w.Destination, w.In, mark, w.Any, w.Table, w.Goto, w.Priority, w.Why, w.From}, err
 }
 
 func (w wireSet) decode() (Object, error) {

@@ -43,6 +43,8 @@ func everything(t testing.TB) *Plan {
 		b.PolicyRule(PolicyRule{
 			ID: "rule.selected", Family: IPv6, Source: v6, Destination: netip.MustParsePrefix("2001:db8::/32"), In: "eth0", Priority: 8, Why: "a policy rule",
 		})
+		b.PolicyRule(PolicyRule{ID: "rule.any", Family: IPv4, Any: true, Table: 100, Priority: 103, Why: "a policy rule"})
+		b.PolicyRule(PolicyRule{ID: "rule.goto", Family: IPv4, Mark: MarkBits{1, 3}, Goto: 32766, Priority: 100, Why: "a policy rule"})
 		fixed := b.Set("fixed", Prefixes(v4), "a fixed set", source)
 		live := b.LiveSet("live", IPv6, "a live set")
 		b.LiveAddresses("addresses", IPv4, "a live set of addresses")

@@ -79,6 +79,17 @@ func objectFeatures() []feature {
 				Priority: 21002, Why: "a feature",
 			})
 		}),
+		object("policy rule for any packet", func(b *interception.Builder) {
+			b.PolicyRule(interception.PolicyRule{
+				ID: featureName, Family: interception.IPv4, Any: true, Table: 178, Priority: 21003, Why: "a feature",
+			})
+		}),
+		object("policy rule that goes to another", func(b *interception.Builder) {
+			b.PolicyRule(interception.PolicyRule{
+				ID: featureName, Family: interception.IPv6, Mark: interception.MarkBits{Value: 0x200, Mask: 0x200}, Goto: 32766, Priority: 21004,
+				Why: "a feature",
+			})
+		}),
 		object("fixed set", func(b *interception.Builder) {
 			set := b.Set(featureName, interception.Prefixes(prefix("192.0.2.0/25"), prefix("198.51.100.9/32")), "a feature")
 			c := b.Filter("chain")

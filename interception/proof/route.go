@@ -58,9 +58,21 @@ func (e *engine) routing(s selectors) routing {
 		return known
 	}
 	var candidates []choice[hop]
-	for _, rule := range e.net.Rules {
+	var jumps []jump
+	for i, rule := range e.net.Rules {
 		asked := e.meeting(s, rule)
+		for _, j := range jumps {
+			if i < j.to {
+				asked = e.without(asked, j.where)
+			}
+		}
 		if asked == never {
+			continue
+		}
+		if rule.Goto != 0 {
+			if to, ok := e.net.Target(rule); ok {
+				jumps = append(jumps, jump{to, asked})
+			}
 			continue
 		}
 		for _, found := range e.lookup(rule.Table, s.dst) {
@@ -78,6 +90,12 @@ func (e *engine) routing(s selectors) routing {
 	}
 	e.routed[s] = found
 	return found
+}
+
+// jump are packets that go on with the policy rule of an index, and meet none before it.
+type jump struct {
+	to    int
+	where ref
 }
 
 // hop is the result of a lookup in a table: a way, unless the route's type refuses packets.

@@ -118,8 +118,8 @@ func writeHead(b *bytes.Buffer, p *interception.Plan) {
 		case interception.Route:
 			fmt.Fprintf(b, "# %s # %s: %s\n", routeWords(o), o.ID, o.Why)
 		case interception.PolicyRule:
-			fmt.Fprintf(b, "# ip %s rule add priority %d%s table %s # %s: %s\n",
-				familyOption(o.Family), o.Priority, selectors(o), tableName(o.Table), o.ID, o.Why)
+			fmt.Fprintf(b, "# ip %s rule add priority %d%s %s # %s: %s\n",
+				familyOption(o.Family), o.Priority, selectors(o), ruleTarget(o, "table"), o.ID, o.Why)
 		}
 	}
 }
@@ -176,6 +176,14 @@ func routeOptions(r interception.Route) string {
 		words += fmt.Sprintf(" metric %d", r.Metric)
 	}
 	return words
+}
+
+// ruleTarget returns where a policy rule leads. The word for a table is "table" or "lookup".
+func ruleTarget(r interception.PolicyRule, table string) string {
+	if r.Goto != 0 {
+		return fmt.Sprintf("goto %d", r.Goto)
+	}
+	return table + " " + tableName(r.Table)
 }
 
 // selectors returns the conditions of a policy rule in the words of ip-rule(8), each after a space.

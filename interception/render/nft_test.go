@@ -280,6 +280,10 @@ func TestNFTHead(t *testing.T) {
 			ID: "the.rule", Family: interception.IPv4, Mark: interception.MarkBits{Value: 1, Mask: 3}, Table: 133, Priority: 32764, Why: "a rule",
 		})
 		b.PolicyRule(interception.PolicyRule{
+			ID: "goes", Family: interception.IPv4, Mark: interception.WholeMark(1), Goto: 32766, Priority: 8, Why: "a rule",
+		})
+		b.PolicyRule(interception.PolicyRule{ID: "any", Family: interception.IPv6, Any: true, Table: 133, Priority: 10, Why: "a rule"})
+		b.PolicyRule(interception.PolicyRule{
 			ID: "selected", Family: interception.IPv6, Source: netip.MustParsePrefix("fd00::/8"), Destination: netip.MustParsePrefix("2001:db8::1/128"),
 			In: "eth0", Priority: 512, Why: "a rule",
 		})
@@ -295,6 +299,8 @@ func TestNFTHead(t *testing.T) {
 # ip -6 route add unicast fd00::/8 dev eth0 via fd00::1 onlink src fd00::2 metric 5 table main # route.more: a route
 # ip -4 route add unreachable 0.0.0.0/0 table 7 # route.none: a route
 # ip -4 rule add priority 32764 fwmark 0x1/0x3 table 133 # the.rule: a rule
+# ip -4 rule add priority 8 fwmark 0x1 goto 32766 # goes: a rule
+# ip -6 rule add priority 10 table 133 # any: a rule
 # ip -6 rule add priority 512 from fd00::/8 to 2001:db8::1/128 iif eth0 table main # selected: a rule
 table inet mesh-test
 delete table inet mesh-test

@@ -92,7 +92,7 @@ func writeObjects(b *strings.Builder, p *interception.Plan) {
 			if !o.Source.IsValid() {
 				from = " from all"
 			}
-			what := fmt.Sprintf("rule %s%s%s lookup %s priority %d", o.Family, from, selectors(o), tableName(o.Table), o.Priority)
+			what := fmt.Sprintf("rule %s%s%s %s priority %d", o.Family, from, selectors(o), ruleTarget(o, "lookup"), o.Priority)
 			rows = append(rows, row{string(o.ID), what, "", o.Why})
 		case interception.Set:
 			rows = append(rows, row{"@" + string(o.Name), setText(o), "", o.Why})

@@ -30,6 +30,10 @@ func TestTable(t *testing.T) {
 		b.PolicyRule(interception.PolicyRule{
 			ID: "a.rule", Family: interception.IPv4, Mark: interception.WholeMark(1337), Table: 133, Priority: 9, Why: "a policy rule",
 		})
+		b.PolicyRule(interception.PolicyRule{
+			ID: "goes", Family: interception.IPv4, Mark: interception.WholeMark(1), Goto: 32766, Priority: 8, Why: "a policy rule",
+		})
+		b.PolicyRule(interception.PolicyRule{ID: "any", Family: interception.IPv6, Any: true, Table: 133, Priority: 10, Why: "a policy rule"})
 		b.Set("fixed", prefixes(t, "10.0.0.0/8"), "a set")
 		b.LiveSet("live", interception.IPv6, "a live set")
 		nat := b.NAT("output")
@@ -58,6 +62,8 @@ func TestTable(t *testing.T) {
               src 10.0.0.1 metric 5 table main
   none        route throw ::/0 table 7                                  a route
   a.rule      rule v4 from all fwmark 0x539 lookup 133 priority 9       a policy rule
+  goes        rule v4 from all fwmark 0x1 goto 32766 priority 8         a policy rule
+  any         rule v6 from all lookup 133 priority 10                   a policy rule
   @fixed      set of v4: 10.0.0.0/8                                     a set
   @live       live set of v6                                            a live set
 

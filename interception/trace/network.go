@@ -13,9 +13,11 @@ import (
 // The routing tables that every namespace has, and the priorities of the rules that lead to them
 // (ip-rule(8)).
 const (
-	mainTable    interception.RoutingTable = 254
-	localTable   interception.RoutingTable = 255
-	mainPriority uint32                    = 32766
+	defaultTable    interception.RoutingTable = 253
+	mainTable       interception.RoutingTable = 254
+	localTable      interception.RoutingTable = 255
+	mainPriority    uint32                    = 32766
+	defaultPriority uint32                    = 32767
 )
 
 // Routing is a namespace with everything that its plans add to its routing. Package proof walks by
@@ -36,7 +38,9 @@ type Routing struct {
 // link that the namespace lacks.
 func (n Namespace) Routing() *Routing {
 	s := &Routing{Namespace: n, Own: len(n.Links), sysctls: map[string]int{}}
-	s.Rules = []interception.PolicyRule{{Table: localTable}, {Table: mainTable, Priority: mainPriority}}
+	s.Rules = []interception.PolicyRule{
+		{Table: localTable}, {Table: mainTable, Priority: mainPriority}, {Family: interception.IPv4, Table: defaultTable, Priority: defaultPriority},
+	}
 	s.Links = slices.Clone(n.Links)
 	for _, plan := range n.Plans {
 		for link := range interception.ObjectsOf[interception.Link](plan) {
@@ -50,7 +54,14 @@ func (n Namespace) Routing() *Routing {
 			s.add(object)
 		}
 	}
-	// The kernel evaluates rules of equal priority in the order in which they were added.
+	// The kernel evaluates rules of equal priority in the order in which they were added: those of
+	// the last plan first, as it was applied first.
+	for _, plan := range slices.Backward(n.Plans) {
+		for r := range interception.ObjectsOf[interception.PolicyRule](plan) {
+			r.Table = cmp.Or(r.Table, mainTable)
+			s.Rules = append(s.Rules, r)
+		}
+	}
 	slices.SortStableFunc(s.Rules, func(a, b interception.PolicyRule) int { return cmp.Compare(a.Priority, b.Priority) })
 	return s
 }
@@ -64,12 +75,9 @@ func (n *Routing) add(object interception.Object) {
 	case interception.Route:
 		o.Table = cmp.Or(o.Table, mainTable)
 		n.Routes = append(n.Routes, o)
-	case interception.PolicyRule:
-		o.Table = cmp.Or(o.Table, mainTable)
-		n.Rules = append(n.Rules, o)
 	case interception.Sysctl:
 		n.sysctls[o.Key] = o.Value
-	default: // links are added already; tables and sets are read where they are needed
+	default: // links and policy rules are added elsewhere; tables and sets are read where they are needed
 	}
 }
 
@@ -86,10 +94,18 @@ func (n *Routing) acceptsMarks() bool { return n.sysctls["ipv4/tcp_fwmark_accept
 
 // Custom reports whether there are IPv4 policy rules or local routes other than the kernel's.
 func (n *Routing) Custom() bool {
-	return slices.ContainsFunc(n.Rules, func(r interception.PolicyRule) bool { return r.Family == interception.IPv4 }) ||
+	return slices.ContainsFunc(n.Rules, func(r interception.PolicyRule) bool { return r.Family == interception.IPv4 && r.ID != "" }) ||
 		slices.ContainsFunc(n.Routes, func(r interception.Route) bool {
 			return r.Type == interception.RouteLocal && r.Destination.Addr().Is4()
 		})
+}
+
+// Target returns the index of the rule that a rule's Goto leads to; false if there is none.
+func (n *Routing) Target(r interception.PolicyRule) (int, bool) {
+	i := slices.IndexFunc(n.Rules, func(to interception.PolicyRule) bool {
+		return to.Priority == r.Goto && (to.Family == r.Family || to.Family == interception.BothFamilies)
+	})
+	return i, i >= 0
 }
 
 // network is the routing of a namespace that could exist.

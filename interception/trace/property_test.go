@@ -219,7 +219,7 @@ func symmetric(p *interception.Plan) *interception.Plan {
 	p.Objects = slices.DeleteFunc(p.Objects, func(o interception.Object) bool {
 		switch r := o.(type) {
 		case interception.PolicyRule:
-			return r.Source.IsValid() || r.Destination.IsValid() || r.In != ""
+			return r.Source.IsValid() || r.Destination.IsValid() || r.In != "" || r.Any
 		case interception.Route:
 			return strings.HasPrefix(string(r.ID), string(sample.RandomRoute))
 		default:

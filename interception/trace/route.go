@@ -49,8 +49,15 @@ func (h Header) selectors(in interception.Interface) selectors {
 // route looks the destination up in the routing tables, in the order of the policy rules that the
 // packet meets. It returns why there is no way, or 0.
 func (n *network) route(s selectors) (route, Cause) {
-	for _, rule := range n.Rules {
+	for i := 0; i < len(n.Rules); i++ {
+		rule := n.Rules[i]
 		if !s.meet(rule) {
+			continue
+		}
+		if rule.Goto != 0 {
+			if to, ok := n.Target(rule); ok {
+				i = to - 1
+			}
 			continue
 		}
 		if found, ok := n.lookup(rule.Table, s.dst); ok {

@@ -35,7 +35,7 @@ func (s *Socket) Claim(owner Owner, r Record) error {
 		}
 	}
 	for _, have := range found.rules {
-		object, more := o.rule(have.rule)
+		object, more := o.rule(have)
 		if have.protocol == owner.Protocol || !o.uses(object, more) {
 			continue
 		}

@@ -86,6 +86,37 @@ func TestMetricsInTheMainTable(t *testing.T) {
 	}
 }
 
+// TestGotoNowhere has a policy rule that goes to another one, which is not there at first, then is,
+// and goes.
+func TestGotoNowhere(t *testing.T) {
+	t.Parallel()
+	s := newSocket(t)
+	goes := interception.PolicyRule{ID: "goes", Family: interception.IPv4, Any: true, Goto: 200, Priority: 100, Why: "a rule"}
+	target := interception.PolicyRule{ID: "target", Family: interception.IPv4, Any: true, Table: 7, Priority: 200, Why: "a rule"}
+	for name, c := range []struct {
+		rules  []interception.Object
+		drifts string
+	}{
+		{[]interception.Object{goes}, "goto 200, which no rule has"}, {[]interception.Object{goes, target}, ""},
+		{[]interception.Object{goes}, "goto 200, which no rule has"},
+	} {
+		plan := &interception.Plan{Owner: "mesh-test", Objects: c.rules}
+		change, err := s.Prepare(plan, meshOwner(), Options{})
+		if err == nil {
+			err = change.Do(t.Context())
+		}
+		if err == nil {
+			err = change.Finish()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := drifts(t, s, plan); c.drifts == "" && got != nil || c.drifts != "" && (len(got) != 1 || !strings.HasSuffix(got[0].Got, c.drifts)) {
+			t.Errorf("%d: got %v, want %q", name, got, c.drifts)
+		}
+	}
+}
+
 // TestChangedRoutes replaces a route by one of each other form, of the same destination.
 func TestChangedRoutes(t *testing.T) {
 	t.Parallel()

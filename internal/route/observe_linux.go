@@ -169,7 +169,7 @@ func (o *observation) route(have route) (r interception.Route, more []string) {
 
 func (o *observation) rules() {
 	for _, have := range o.found.rules {
-		r, more := o.rule(have.rule)
+		r, more := o.rule(have)
 		if have.protocol == o.owner.Protocol || o.uses(r, more) {
 			o.see("policy rules", r, more)
 		}
@@ -177,17 +177,21 @@ func (o *observation) rules() {
 }
 
 // rule returns a policy rule in the form of plans, and what it has beyond that.
-func (o *observation) rule(have rule) (r interception.PolicyRule, more []string) {
+func (o *observation) rule(have foundRule) (r interception.PolicyRule, more []string) {
 	r = interception.PolicyRule{
 		Family: interception.IPv4, Source: have.source, Destination: have.destination, In: interception.Interface(have.in),
 		Mark:  interception.MarkBits{Value: interception.Mark(have.mark), Mask: interception.Mark(have.mask)},
-		Table: tableOf(have.table), Priority: have.priority,
+		Table: tableOf(have.table), Goto: have.target, Priority: have.priority,
 	}
+	r.Any = !r.Source.IsValid() && !r.Destination.IsValid() && r.In == "" && r.Mark.IsEmpty()
 	if have.family == unix.AF_INET6 {
 		r.Family = interception.IPv6
 	}
 	if have.more != "" {
 		more = append(more, string(have.more))
+	}
+	if have.nowhere {
+		more = append(more, "which no rule has")
 	}
 	return r, more
 }

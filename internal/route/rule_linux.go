@@ -21,6 +21,7 @@ type rule struct {
 	source, destination         netip.Prefix
 	in                          string
 	priority, mark, mask, table uint32
+	target                      uint32 // the priority of the rule to go to; 0 for a rule with a table
 	protocol                    uint8
 	more                        extras // what no rule of a plan has
 }
@@ -29,12 +30,14 @@ type rule struct {
 type foundRule struct {
 	rule
 
-	raw []byte
+	raw     []byte
+	nowhere bool // it leads to a rule that is not there
 }
 
 // From linux/fib_rules.h; package nl has the rest.
 const (
 	toTable    = 1  // FR_ACT_TO_TBL
+	toRule     = 2  // FR_ACT_GOTO
 	unresolved = 4  // FIB_RULE_UNRESOLVED
 	detached   = 8  // FIB_RULE_IIF_DETACHED: there is no such link at present
 	ruleHeader = 12 // the size of struct fib_rule_hdr
@@ -44,7 +47,7 @@ func (s *Socket) listRules() ([]foundRule, error) {
 	var rules []foundRule
 	err := s.each(unix.RTM_GETRULE, make([]byte, ruleHeader), func(message, header []byte, d *mdlayher.AttributeDecoder) {
 		if family := header[0]; family == unix.AF_INET || family == unix.AF_INET6 { // multicast routing has others
-			rules = append(rules, foundRule{decodeRule(family, header, d), message})
+			rules = append(rules, foundRule{decodeRule(family, header, d), message, header[8]&unresolved != 0})
 		}
 	})
 	return rules, err
@@ -54,7 +57,9 @@ func decodeRule(family byte, header []byte, d *mdlayher.AttributeDecoder) rule {
 	r := rule{family: family, table: uint32(header[4])}
 	var source, destination netip.Addr
 	r.more.byte("tos", header[3])
-	r.more.byte("action", header[7]^toTable)
+	if header[7] != toRule {
+		r.more.byte("action", header[7]^toTable)
+	}
 	r.more.byte("flags", header[8]&^(unresolved|detached))
 	for d.Next() {
 		switch kind := d.Type(); kind {
@@ -72,6 +77,8 @@ func decodeRule(family byte, header []byte, d *mdlayher.AttributeDecoder) rule {
 			r.mask = d.Uint32()
 		case nl.FRA_TABLE:
 			r.table = d.Uint32()
+		case nl.FRA_GOTO:
+			r.target = d.Uint32()
 		case nl.FRA_PROTOCOL:
 			r.protocol = d.Uint8()
 		default:
@@ -121,6 +128,9 @@ func (r rule) object() *netlink.Rule {
 	if r.destination.IsValid() {
 		object.Dst = network(r.destination)
 	}
+	if r.target != 0 {
+		object.Goto = int(r.target)
+	}
 	return object
 }
 
@@ -130,11 +140,14 @@ func (s *Socket) changeRule(verb string, r rule, change func(*netlink.Rule) erro
 }
 
 func (c *Change) policyRule(r interception.PolicyRule) rule {
-	return rule{
+	wanted := rule{
 		family: addressFamily(r.Family), source: r.Source, destination: r.Destination, in: string(r.In),
-		priority: r.Priority, mark: uint32(r.Mark.Value), mask: uint32(r.Mark.Mask),
-		table: cmp.Or(uint32(r.Table), unix.RT_TABLE_MAIN), protocol: c.owner.Protocol,
+		priority: r.Priority, mark: uint32(r.Mark.Value), mask: uint32(r.Mark.Mask), target: r.Goto, protocol: c.owner.Protocol,
 	}
+	if r.Goto == 0 {
+		wanted.table = cmp.Or(uint32(r.Table), unix.RT_TABLE_MAIN)
+	}
+	return wanted
 }
 
 // rule prepares a policy rule of the plan. Another program's rule that is the same serves the plan,

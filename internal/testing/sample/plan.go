@@ -80,7 +80,10 @@ func (g Generator) policyRules() []interception.Object {
 			ID: interception.RuleID(fmt.Sprintf("rule.%d", i)), Family: family, Why: "why",
 			Table: Pick[interception.RoutingTable](g.Choices, 0, 133, 255), Priority: uint32(1 + g.Choices(2)),
 		}
-		switch g.Choices(4) {
+		if to := Pick[uint32](g.Choices, 0, 0, 2, 3, 32766, 32767); to > r.Priority {
+			r.Table, r.Goto = 0, to
+		}
+		switch g.Choices(5) {
 		case 0:
 			r.Source = g.part(family)
 		case 1:
@@ -89,6 +92,8 @@ func (g Generator) policyRules() []interception.Object {
 			r.In = Pick[interception.Interface](g.Choices, "lo", "eth0")
 		case 3:
 			r.Source, r.In, r.Mark = g.part(family), Pick[interception.Interface](g.Choices, "", "lo"), g.Mark()
+		case 4:
+			r.Any = true
 		}
 		rules = append(rules, r)
 	}
