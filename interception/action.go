@@ -93,14 +93,16 @@ type SetMark struct {
 	Mark MarkBits
 }
 
-// SaveMark copies bits of the packet's mark to its connection and continues.
+// SaveMark copies bits of the packet's mark to its connection and continues. nf_tables copies a
+// part of the bits since Linux 6.13, and before only where the rule's match fixes them
+// ([SaveMark.Fixed]).
 type SaveMark struct {
 	// Mask selects the bits to copy; 0 stands for all.
 	Mask Mark
 }
 
 // RestoreMark copies bits of the connection's mark to the packet and continues. In Output the
-// kernel then routes the packet again.
+// kernel then routes the packet again. What SaveMark says about nf_tables is true of it, too.
 type RestoreMark struct {
 	// Mask selects the bits to copy; 0 stands for all.
 	Mask Mark

@@ -58,8 +58,8 @@ func (d Drift) String() string {
 // the plan, or nil. It compares content and order, not ids and reasons, which a comment can fake.
 // Only where nothing but its comment identifies a line does the comment decide which line of the
 // plan it was. Two spellings of one condition are equal (with and without the family that an
-// address implies, say). Diff ignores the members of live sets, which do not belong to the plan. A
-// nil plan wants nothing.
+// address implies, say), and so are a mark that is copied and the same one written. Diff ignores
+// the members of live sets, which do not belong to the plan. A nil plan wants nothing.
 //
 // A parameter of a link that the plan leaves to the kernel is no difference. What no packet can
 // observe is none either: the order of two neighbouring rules, one for IPv4 and one for IPv6; and

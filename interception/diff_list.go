@@ -141,7 +141,8 @@ func (t *taker) table(table Table) {
 	for _, chain := range table.Chains {
 		rules := []line{{text: "chain", shown: "chain " + string(chain.Name), head: true}}
 		for _, r := range byFamily(chain.Rules, func(r *Rule) Family { return r.Match.EffectiveFamily() }) {
-			rules = append(rules, line{text: conditions(r.Match.canonical(), r.Action), shown: conditions(r.Match, r.Action), id: r.ID, why: r.Why})
+			match := r.Match.canonical()
+			rules = append(rules, line{text: conditions(match, canonicalAction(match, r.Action)), shown: conditions(r.Match, r.Action), id: r.ID, why: r.Why})
 		}
 		t.add(table.Kind.String()+"/"+string(chain.Name), false, rules...)
 	}

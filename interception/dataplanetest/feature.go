@@ -145,6 +145,7 @@ func actionFeatures() []feature {
 	bits := interception.MarkBits{Value: 0x12, Mask: 0xff}
 	v4, v6 := netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("2001:db8::1")
 	log := interception.Log{Prefix: "feature: "}
+	marked := interception.Match{Mark: interception.Is(bits), ConnMark: interception.Is(bits)}
 	all := actions[interception.RawAction](interception.Raw, interception.Prerouting, (*interception.Builder).Raw, tcp, interception.Accept{},
 		interception.Return{}, interception.Drop{}, interception.SetZone{Zone: 7}, interception.NoTrack{}, log)
 	for _, more := range [][]feature{
@@ -152,6 +153,8 @@ func actionFeatures() []feature {
 			interception.Return{}, interception.Drop{}, interception.SetMark{Mark: interception.WholeMark(7)}, interception.SetMark{Mark: bits},
 			interception.SaveMark{}, interception.SaveMark{Mask: 0xff}, interception.RestoreMark{}, interception.RestoreMark{Mask: 0xff},
 			interception.SetConnMark{Mark: bits}, log),
+		actions[interception.MangleAction](interception.Mangle, interception.Output, (*interception.Builder).Mangle, marked,
+			interception.SaveMark{Mask: 0x30}, interception.RestoreMark{Mask: 0x30}),
 		actions[interception.MangleAction](interception.Mangle, interception.Prerouting, (*interception.Builder).Mangle, tcp,
 			interception.TProxyTo{Port: 15006, Mark: interception.WholeMark(7)}, interception.TProxyTo{Port: 15006, Mark: bits}),
 		actions[interception.NATAction](interception.NAT, interception.Output, (*interception.Builder).NAT, tcp4, interception.Accept{},

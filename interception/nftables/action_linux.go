@@ -56,29 +56,42 @@ func (w *ruleWriter) translation(r lower.Rule) {
 	case interception.SetConnMark:
 		w.setBits(conntrack(unix.NFT_CT_MARK), setConntrack(unix.NFT_CT_MARK), a.Mark)
 	case interception.SaveMark:
-		w.add(meta(unix.NFT_META_MARK), setConntrack(unix.NFT_CT_MARK))
+		if set, ok := a.Fixed(r.Match); ok && set.Mark.Mask != wholeMask {
+			w.setBits(conntrack(unix.NFT_CT_MARK), setConntrack(unix.NFT_CT_MARK), set.Mark)
+			return
+		}
+		w.copyBits(packetMark(), connectionMark(), a.Mask)
 	case interception.RestoreMark:
-		w.add(conntrack(unix.NFT_CT_MARK), setMeta(unix.NFT_META_MARK))
+		if set, ok := a.Fixed(r.Match); ok && set.Mark.Mask != wholeMask {
+			w.setBits(meta(unix.NFT_META_MARK), setMeta(unix.NFT_META_MARK), set.Mark)
+			return
+		}
+		w.copyBits(connectionMark(), packetMark(), a.Mask)
 	}
 	if err := supportsAction(r.Action); err != nil {
 		w.t.fail(err)
 	}
 }
 
-// supportsAction returns an error for an action that rules of nf_tables cannot have.
-func supportsAction(a interception.Action) error {
-	mask := wholeMask
-	switch a := a.(type) {
-	case nil:
-		return fmt.Errorf("a rule without an action: %w", interception.ErrUnsupported)
+// copiesBits reports whether a rule takes a bitwise expression with two registers.
+func copiesBits(r lower.Rule) bool {
+	var mask interception.Mark
+	fixed := false
+	switch a := r.Action.(type) {
 	case interception.SaveMark:
 		mask = a.Mask
+		_, fixed = a.Fixed(r.Match)
 	case interception.RestoreMark:
 		mask = a.Mask
+		_, fixed = a.Fixed(r.Match)
 	}
-	if mask != 0 && mask != wholeMask {
-		return fmt.Errorf("action %v: %w by nf_tables before Linux 6.13, which copies whole marks: leave out the mask",
-			a, interception.ErrUnsupported)
+	return mask != 0 && mask != wholeMask && !fixed
+}
+
+// supportsAction returns an error for an action that rules of nf_tables cannot have.
+func supportsAction(a interception.Action) error {
+	if a == nil {
+		return fmt.Errorf("a rule without an action: %w", interception.ErrUnsupported)
 	}
 	return nil
 }

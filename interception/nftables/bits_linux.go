@@ -23,6 +23,42 @@ func (w *ruleWriter) mark(load expression, c interception.Condition[interception
 	w.add(compare(equality(c.Negated()), hostNumber(c.Set().Value)))
 }
 
+// markField is a mark, and how an expression loads and stores it.
+type markField struct {
+	name                string
+	keyAttribute, key   uint32
+	destination, source uint32
+}
+
+func packetMark() markField {
+	return markField{"meta", unix.NFTA_META_KEY, unix.NFT_META_MARK, unix.NFTA_META_DREG, unix.NFTA_META_SREG}
+}
+
+func connectionMark() markField {
+	return markField{"ct", unix.NFTA_CT_KEY, unix.NFT_CT_MARK, unix.NFTA_CT_DREG, unix.NFTA_CT_SREG}
+}
+
+// loaded puts the mark into a register.
+func (f markField) loaded(to uint32) expression {
+	return numbered(f.name, f.keyAttribute, f.key, f.destination, to)
+}
+
+// stored writes the mark from the register.
+func (f markField) stored() expression {
+	return numbered(f.name, f.keyAttribute, f.key, f.source, register)
+}
+
+// copyBits copies the bits of a mask from one mark to another; 0 stands for all bits.
+func (w *ruleWriter) copyBits(from, to markField, mask interception.Mark) {
+	if mask == 0 || mask == wholeMask {
+		w.add(from.loaded(register), to.stored())
+		return
+	}
+	w.add(to.loaded(register), bitwise(hostNumber(^mask), hostNumber(uint32(0))))
+	w.add(from.loaded(secondRegister), bitwiseIn(secondRegister, hostNumber(mask), hostNumber(uint32(0))))
+	w.add(mergeWith(4), to.stored())
+}
+
 // state tests the one state of a packet, a bit of the field.
 func (w *ruleWriter) state(c interception.Condition[interception.ConnState]) {
 	if !c.Present() {

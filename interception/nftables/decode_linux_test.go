@@ -63,6 +63,8 @@ func fuzzPlan(tb testing.TB) *interception.Plan {
 		mangle.Do("f", interception.Match{L4: tcp}, interception.TProxyTo{Port: 1, Mark: interception.MarkBits{Value: 1, Mask: 1}}, "a rule")
 		mangle.Do("g", interception.Match{}, interception.SaveMark{}, "a rule")
 		mangle.Do("h", interception.Match{}, interception.SetConnMark{Mark: interception.WholeMark(1)}, "a rule")
+		mangle.Do("j", interception.Match{}, interception.SaveMark{Mask: 3}, "a rule")
+		mangle.Do("k", interception.Match{}, interception.RestoreMark{Mask: 3}, "a rule")
 		raw.Do("i", interception.Match{}, interception.SetZone{Zone: 1}, "a rule")
 	})
 	if err != nil {

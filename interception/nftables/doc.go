@@ -76,18 +76,19 @@
 //
 // The chains of the table are identified by their names alone; the hook, type, priority and policy
 // of a base chain show what it does. What plans cannot express is a deviation: a policy, a dormant
-// table, a set with timeouts, a chain or set of another name, a route with a metric. Observe does
-// not look at objects that no rule of the table refers to, flowtables among them, nor at
-// iptables-legacy.
+// table, a set with timeouts, a chain or set of another name, a route for one type of service.
+// Observe does not look at objects that no rule of the table refers to, flowtables among them, nor
+// at iptables-legacy.
 //
 // # Needs
 //
 // Linux 5.2 or later with nf_tables, family inet and what the plan uses of the modules
 // nft_chain_nat, nft_redir, nft_nat, nft_ct, nft_tproxy, nft_reject_inet and nft_log; what is
-// missing is named by an error that wraps [interception.ErrUnsupported]. [Dataplane.Supports]
-// reports what no kernel can do: to copy single bits between a packet's mark and its connection's.
-// Entering the namespace takes CAP_SYS_ADMIN, and the rest CAP_NET_ADMIN, in the user namespace
-// that owns it. On systems other than Linux, [New] returns ErrUnsupported.
+// missing is named by an error that wraps [interception.ErrUnsupported]. To copy single bits
+// between a packet's mark and its connection's takes Linux 6.13, unless the rule's match fixes
+// these bits: then the rule writes them. Entering the namespace takes CAP_SYS_ADMIN, and the rest
+// CAP_NET_ADMIN, in the user namespace that owns it. On systems other than Linux, [New] returns
+// ErrUnsupported.
 //
 // # Goals
 //

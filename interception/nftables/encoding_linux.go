@@ -41,6 +41,8 @@ func (e expression) and(write func(a *nfnetlink.Attributes)) expression {
 // From linux/netfilter/nf_tables.h.
 const (
 	bitwiseOperation = 6 // NFTA_BITWISE_OP, whose 0 is "mask and xor"
+	bitwiseSecond    = 8 // NFTA_BITWISE_SREG2, since Linux 6.13
+	bitwiseOr        = 4 // NFT_BITWISE_OR, since Linux 6.13
 	tproxyFamily     = 1 // NFTA_TPROXY_FAMILY
 	tproxyPort       = 3 // NFTA_TPROXY_REG_PORT
 )
@@ -88,9 +90,17 @@ func lookup(set string, id uint32, negated bool) expression {
 }
 
 // bitwise keeps the bits of mask in the register, and flips those of flip.
-func bitwise(mask, flip []byte) expression {
+func bitwise(mask, flip []byte) expression { return bitwiseIn(register, mask, flip) }
+
+func bitwiseIn(register uint32, mask, flip []byte) expression {
 	return numbered("bitwise", unix.NFTA_BITWISE_SREG, register, unix.NFTA_BITWISE_DREG, register, unix.NFTA_BITWISE_LEN, uint32(len(mask))).
 		with(unix.NFTA_BITWISE_MASK, mask).with(unix.NFTA_BITWISE_XOR, flip)
+}
+
+// mergeWith keeps the bits that the register or the second one has.
+func mergeWith(length uint32) expression {
+	return numbered("bitwise", unix.NFTA_BITWISE_SREG, register, unix.NFTA_BITWISE_DREG, register, unix.NFTA_BITWISE_LEN, length,
+		bitwiseOperation, bitwiseOr, bitwiseSecond, secondRegister)
 }
 
 // toNetworkOrder reverses the bytes of a number in host order.

@@ -117,12 +117,33 @@ func union(rules []folded) (folded, bool) {
 }
 
 // spelled returns the rule as the plan wrote it, where the kernel has one form for two: a plan may
-// name the family in addition to an address. The comment's hash decides.
+// name the family in addition to an address, and copy a mark that the match fixes. The comment's
+// hash decides.
 func (f folded) spelled() interception.Rule {
-	named := f.Rule
-	named.Match.Family = f.Match.EffectiveFamily()
-	if _, hash, _, ok := lower.ParseComment(named.Comment()); ok && hash == f.hash {
-		return named
+	for _, action := range []interception.Action{f.Action, f.copies()} {
+		for _, family := range []interception.Family{f.Match.EffectiveFamily(), f.Match.Family} {
+			named := f.Rule
+			named.Action, named.Match.Family = action, family
+			if _, hash, _, ok := lower.ParseComment(named.Comment()); ok && hash == f.hash {
+				return named
+			}
+		}
 	}
 	return f.Rule
+}
+
+// copies returns the action that copies the bits of a mark which the rule writes, if that does the
+// same; else the rule's action.
+func (f folded) copies() interception.Action {
+	switch set := f.Action.(type) {
+	case interception.SetConnMark:
+		if same, ok := (interception.SaveMark{Mask: set.Mark.Mask}).Fixed(f.Match); ok && same == set {
+			return interception.SaveMark{Mask: set.Mark.Mask}
+		}
+	case interception.SetMark:
+		if same, ok := (interception.RestoreMark{Mask: set.Mark.Mask}).Fixed(f.Match); ok && same == set {
+			return interception.RestoreMark{Mask: set.Mark.Mask}
+		}
+	}
+	return f.Action
 }

@@ -29,6 +29,7 @@ const (
 	logging      = "logging (module nft_log)"
 	zones        = "zones of connection tracking (module nft_ct, CONFIG_NF_CONNTRACK_ZONES)"
 	tracking     = "connection tracking with marks (module nft_ct, CONFIG_NF_CONNTRACK_MARK)"
+	copying      = "copies of some bits of a mark (Linux 6.13 or later, unless the match of the rule fixes those bits)"
 	expressions  = "an expression of this rule (module nf_tables)"
 )
 
@@ -44,6 +45,9 @@ func chainNeeds(c lower.Chain) string {
 }
 
 func ruleNeeds(r lower.Rule) string {
+	if copiesBits(r) {
+		return copying
+	}
 	switch r.Action.(type) {
 	case interception.RedirectTo:
 		return redirection
@@ -73,7 +77,8 @@ func (p part) error(refusal *nfnetlink.RefusedError) error {
 	if refusal.Errno == unix.EPERM { // missing privileges are an error of the batch
 		err = fmt.Errorf("%w (another process holds the owner's table for itself: nft list tables shows which)", refusal)
 	}
-	if slices.Contains([]syscall.Errno{unix.EOPNOTSUPP, unix.EAFNOSUPPORT, unix.ENOENT}, refusal.Errno) {
+	missing := slices.Contains([]syscall.Errno{unix.EOPNOTSUPP, unix.EAFNOSUPPORT, unix.ENOENT}, refusal.Errno)
+	if missing || p.needs == copying && refusal.Errno == unix.EINVAL { // which Linux before 5.6 says
 		err = unsupported(p.needs, refusal)
 	}
 	return &interception.ApplyError{At: p.at, Why: p.why, Err: err}

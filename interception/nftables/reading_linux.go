@@ -27,6 +27,7 @@ type value struct {
 	mask, xor []byte // by bitwise, if there is a mask
 	network   bool   // converted from host order to network order
 	used      bool   // a condition or an action has used it
+	merged    *value // whose bits it has, too
 }
 
 // reading decodes one rule: it follows the expressions as the kernel does, with what is known of
@@ -173,8 +174,17 @@ func (r *reading) store(register uint32, v value) error {
 	return nil
 }
 
-// load uses the value in a register, which must have that length.
+// load uses the value in a register, which must have that length and be of one field.
 func (r *reading) load(register uint32, length int) (value, error) {
+	v, err := r.loadAny(register, length)
+	if err == nil && v.merged != nil {
+		err = errUnknown
+	}
+	return v, err
+}
+
+// loadAny uses the value in a register, which must have that length.
+func (r *reading) loadAny(register uint32, length int) (value, error) {
 	offset, err := at(register)
 	if err != nil {
 		return value{}, err
@@ -222,6 +232,9 @@ func (r *reading) payload(a *attributes) error {
 
 func (r *reading) bitwise(a *attributes) error {
 	length, operation := a.number(unix.NFTA_BITWISE_LEN), a.number(bitwiseOperation)
+	if operation == bitwiseOr && length == 4 {
+		return r.merge(a)
+	}
 	mask, xor := a.value(unix.NFTA_BITWISE_MASK), a.value(unix.NFTA_BITWISE_XOR)
 	if length > 16 || operation != 0 || len(mask) != int(length) || len(xor) != int(length) {
 		return errUnknown
@@ -232,6 +245,17 @@ func (r *reading) bitwise(a *attributes) error {
 	}
 	v.mask, v.xor, v.used = mask, xor, false
 	return r.store(a.number(unix.NFTA_BITWISE_DREG), v)
+}
+
+// merge follows an expression that merges the bits of two registers.
+func (r *reading) merge(a *attributes) error {
+	first, err := r.load(a.number(unix.NFTA_BITWISE_SREG), 4)
+	second, err2 := r.load(a.number(bitwiseSecond), 4)
+	if err != nil || err2 != nil || first.mask == nil || second.mask == nil || first.network || second.network {
+		return errUnknown
+	}
+	first.merged, first.used = &second, false
+	return r.store(a.number(unix.NFTA_BITWISE_DREG), first)
 }
 
 func (r *reading) byteorder(a *attributes) error {

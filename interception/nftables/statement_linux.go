@@ -182,10 +182,16 @@ func (r *reading) log(a *attributes) error {
 }
 
 func (r *reading) setMeta(key, register uint32) error {
-	v, err := r.load(register, 4)
+	v, err := r.loadAny(register, 4)
 	switch {
 	case err != nil || key != unix.NFT_META_MARK:
 		return errUnknown
+	case v.merged != nil:
+		mask, err := copied(v, field{source: "ct", key: unix.NFT_CT_MARK}, metaField(unix.NFT_META_MARK))
+		if err != nil {
+			return err
+		}
+		return r.do(interception.RestoreMark{Mask: mask})
 	case v.field == field{source: "ct", key: unix.NFT_CT_MARK} && v.mask == nil:
 		return r.do(interception.RestoreMark{})
 	}
@@ -204,10 +210,16 @@ func (r *reading) setConntrack(key, register uint32) error {
 		}
 		return r.do(interception.SetZone{Zone: binary.NativeEndian.Uint16(v.constant)})
 	}
-	v, err := r.load(register, 4)
+	v, err := r.loadAny(register, 4)
 	switch {
 	case err != nil || key != unix.NFT_CT_MARK:
 		return errUnknown
+	case v.merged != nil:
+		mask, err := copied(v, metaField(unix.NFT_META_MARK), field{source: "ct", key: unix.NFT_CT_MARK})
+		if err != nil {
+			return err
+		}
+		return r.do(interception.SaveMark{Mask: mask})
 	case v.field == metaField(unix.NFT_META_MARK) && v.mask == nil:
 		return r.do(interception.SaveMark{})
 	}
@@ -216,6 +228,20 @@ func (r *reading) setConntrack(key, register uint32) error {
 		return err
 	}
 	return r.do(interception.SetConnMark{Mark: mark})
+}
+
+// copied returns the bits that are copied from one mark to another when the other's new value is v.
+func copied(v value, from, to field) (interception.Mark, error) {
+	one, other := v, *v.merged
+	if one.field == from {
+		one, other = other, one
+	}
+	kept, taken := binary.NativeEndian.Uint32(one.mask), binary.NativeEndian.Uint32(other.mask)
+	changed := binary.NativeEndian.Uint32(one.xor) | binary.NativeEndian.Uint32(other.xor)
+	if one.field != to || other.field != from || kept != ^taken || changed != 0 || taken == 0 || kept == 0 {
+		return 0, errUnknown
+	}
+	return interception.Mark(taken), nil
 }
 
 // written returns the bits of a mark that are written when its new value is v: a constant, or the

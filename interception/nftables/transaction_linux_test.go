@@ -103,7 +103,11 @@ func TestMissingFeatures(t *testing.T) {
 		output.Entry(interception.Output, interception.Match{}, "an entry")
 		output.Do("rule.redirect", interception.Match{DstSet: interception.Is(set), L4: interception.TCP()},
 			interception.RedirectTo{Port: 15001}, "redirects")
-		b.Mangle("chain").Entry(interception.Output, interception.Match{}, "an entry")
+		chain := b.Mangle("chain")
+		chain.Entry(interception.Output, interception.Match{}, "an entry")
+		chain.Do("rule.save", interception.Match{}, interception.SaveMark{Mask: 1}, "saves")
+		fixed := interception.Match{ConnMark: interception.Is(interception.MarkBits{Value: 1, Mask: 3})}
+		chain.Do("rule.restore", fixed, interception.RestoreMark{Mask: 1}, "restores")
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -121,6 +125,9 @@ func TestMissingFeatures(t *testing.T) {
 		{"mangle", "chain hook.mangle.output", unix.ENOENT, "route chains"},
 		{"rule.redirect", "redirects", unix.ENOENT, "nft_redir"},
 		{"nat.output.output", "an entry", unix.ENOENT, "an expression"},
+		{"rule.save", "saves", unix.EOPNOTSUPP, "Linux 6.13"},
+		{"rule.save", "saves", unix.EINVAL, "Linux 6.13"},
+		{"rule.restore", "restores", unix.ENOENT, "connection tracking with marks"},
 	} {
 		part, ok := find(parts, test.at, test.why)
 		if !ok {

@@ -34,11 +34,11 @@ func actionWords(r lower.Rule) (string, error) {
 	case interception.TProxyTo:
 		return fmt.Sprintf("tproxy %sto :%d %s accept", familyWord(r.Match.EffectiveFamily()), a.Port, writeWords("meta mark", a.Mark)), nil
 	default:
-		return markAction(r.Action)
+		return markAction(r.Match, r.Action)
 	}
 }
 
-func markAction(a interception.Action) (string, error) {
+func markAction(m interception.Match, a interception.Action) (string, error) {
 	switch a := a.(type) {
 	case interception.SetMark:
 		return writeWords("meta mark", a.Mark), nil
@@ -48,9 +48,15 @@ func markAction(a interception.Action) (string, error) {
 		if a.Mask == 0 || a.Mask == wholeMask {
 			return "ct mark set meta mark", nil
 		}
+		if set, ok := a.Fixed(m); ok {
+			return writeWords("ct mark", set.Mark), nil
+		}
 	case interception.RestoreMark:
 		if a.Mask == 0 || a.Mask == wholeMask {
 			return "meta mark set ct mark", nil
+		}
+		if set, ok := a.Fixed(m); ok {
+			return writeWords("meta mark", set.Mark), nil
 		}
 	}
 	// Copying some of the bits takes two registers, for which nft has no syntax before version

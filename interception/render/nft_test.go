@@ -312,6 +312,22 @@ table inet mesh-test {
 	}
 }
 
+// TestNFTCopiesFixedBits has copies of bits that the match of the rule fixes.
+func TestNFTCopiesFixedBits(t *testing.T) {
+	t.Parallel()
+	text := script(t, build(t, func(b *interception.Builder) {
+		bits := interception.Is(interception.MarkBits{Value: 0x220, Mask: 0x220})
+		chain := b.Mangle("chain")
+		chain.Do("a.save", interception.Match{Mark: bits}, interception.SaveMark{Mask: 0x20}, "why")
+		chain.Do("a.restore", interception.Match{ConnMark: bits}, interception.RestoreMark{Mask: 0x220}, "why")
+	}))
+	for _, want := range []string{"ct mark set ct mark & 0xffffffdf | 0x20", "meta mark set meta mark & 0xfffffddf | 0x220"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("want %q in:\n%s", want, text)
+		}
+	}
+}
+
 // TestNFTUnsupported has actions without syntax in nft. The error names the rule.
 func TestNFTUnsupported(t *testing.T) {
 	t.Parallel()
