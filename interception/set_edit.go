@@ -24,9 +24,9 @@ import (
 // to 128 printable ASCII characters other than quotes and backslashes. [State].Owners has them.
 // The zero value changes nothing.
 type SetEdit struct {
-	// Remove are addresses with the owner that each must have. An address that another owner has
-	// stays, as it has changed hands: a late edit removes no member of another owner. An address that
-	// is not a member is no error.
+	// Remove are addresses with the owner that each must have; "" is a member without an owner, which
+	// another program has added. An address that another owner has stays, as it has changed hands: a
+	// late edit removes no member of another owner. An address that is not a member is no error.
 	Remove map[netip.Addr]string
 	// Add are addresses with their owners. An address that another owner has changes hands.
 	Add map[netip.Addr]string
@@ -44,25 +44,33 @@ func (e SetEdit) Validate(f Family) error {
 			errs = append(errs, fmt.Errorf("%s is both removed and added: adding it is enough, also where another owner has it", address))
 		}
 	}
-	for _, members := range []map[netip.Addr]string{e.Remove, e.Add} {
-		for address, owner := range members {
-			errs = append(errs, memberError(address, owner, f))
+	for address, owner := range e.Remove {
+		errs = append(errs, memberAddressError(address, f))
+		if owner != "" {
+			errs = append(errs, memberOwnerError(address, owner))
 		}
+	}
+	for address, owner := range e.Add {
+		errs = append(errs, memberAddressError(address, f), memberOwnerError(address, owner))
 	}
 	return errors.Join(errs...)
 }
 
-func memberError(a netip.Addr, owner string, f Family) error {
-	special := func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
-	switch {
-	case plainAddrError("the member", a) != nil:
-		return plainAddrError("the member", a)
-	case FamilyOf(a) != f:
+func memberAddressError(a netip.Addr, f Family) error {
+	if err := plainAddrError("the member", a); err != nil {
+		return err
+	}
+	if FamilyOf(a) != f {
 		return fmt.Errorf("the member %s is not of the set's family, %s", a, f)
-	case owner == "" || len(owner) > maxMemberOwner || strings.ContainsFunc(owner, special):
+	}
+	return nil
+}
+
+func memberOwnerError(a netip.Addr, owner string) error {
+	special := func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
+	if owner == "" || len(owner) > maxMemberOwner || strings.ContainsFunc(owner, special) {
 		return fmt.Errorf("the owner %q of member %s should have 1 to %d printable ASCII characters other than quotes and backslashes",
 			owner, a, maxMemberOwner)
-	default:
-		return nil
 	}
+	return nil
 }

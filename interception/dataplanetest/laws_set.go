@@ -121,6 +121,7 @@ func (e *editing) owners() {
 	e.do(interception.SetEdit{Add: members{a: "one", b: longest}}, members{a: "one", b: longest})
 	e.do(interception.SetEdit{Add: members{a: "one"}}, members{a: "one", b: longest})
 	e.do(interception.SetEdit{Remove: members{a: "two", c: "one"}}, members{a: "one", b: longest})
+	e.do(interception.SetEdit{Remove: members{a: "", c: ""}}, members{a: "one", b: longest})
 	e.do(interception.SetEdit{Add: members{a: "two", c: "three"}, Remove: members{b: longest}}, members{a: "two", c: "three"})
 	e.do(interception.SetEdit{Remove: members{a: "one"}}, members{a: "two", c: "three"})
 	e.do(interception.SetEdit{Remove: members{a: "two"}}, members{c: "three"})

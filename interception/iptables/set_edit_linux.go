@@ -218,7 +218,7 @@ func (s *setEditing) attempt() error {
 func (s *setEditing) changes() (removed, added map[netip.Addr]string) {
 	removed, added = map[netip.Addr]string{}, map[netip.Addr]string{}
 	for address, owner := range s.edit.Remove {
-		if s.index.owners[address] == owner {
+		if has, is := s.index.owners[address]; is && has == owner {
 			removed[address] = owner
 		}
 	}

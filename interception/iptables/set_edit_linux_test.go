@@ -96,6 +96,11 @@ func TestUpdateSetAfterOthers(t *testing.T) {
 			owners{address(1): "one"},
 		},
 		{
+			"a member without an owner", func(s *ipset.Socket) error { return s.Add(set, member(2, "")) }, false,
+			interception.SetEdit{Remove: owners{address(1): "", address(2): "", address(3): ""}},
+			owners{address(1): "one"},
+		},
+		{
 			"a member less", func(s *ipset.Socket) error { return s.Delete(set, member(1, "")) }, false,
 			interception.SetEdit{Add: owners{address(1): "one"}},
 			owners{address(1): "one"},

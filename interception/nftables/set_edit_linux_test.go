@@ -141,6 +141,26 @@ func TestUpdateSetFailures(t *testing.T) {
 	}
 }
 
+// TestUpdateSetWithoutOwner removes a member that another program has added, and no member with an
+// owner.
+func TestUpdateSetWithoutOwner(t *testing.T) {
+	t.Parallel()
+	e := newEditing(t)
+	e.nft(t, "", "add", "element", "inet", "mesh-test", "set-pods", "{ 10.0.0.9 }")
+	stray := netip.MustParseAddr("10.0.0.9")
+	if owner, there := e.members(t)[stray]; !there || owner != "" {
+		t.Fatalf("the members are %v, want 10.0.0.9 without an owner among them", e.members(t))
+	}
+	remove := owners{stray: "", netip.MustParseAddr("10.0.0.8"): ""}
+	for address := range e.old {
+		remove[address] = ""
+	}
+	e.update(t, interception.SetEdit{Remove: remove})
+	if got := e.members(t); !maps.Equal(got, e.old) {
+		t.Errorf("the members are %v, want %v", got, e.old)
+	}
+}
+
 // TestUpdateSetOvertaken has another transaction first: once, and then always, until the context
 // ends. An outcome that is unknown then is in the error.
 func TestUpdateSetOvertaken(t *testing.T) {

@@ -43,7 +43,10 @@ func (d *Dataplane) updateSet(ctx context.Context, ns *interception.Netns, call 
 	last := &d.calls[len(d.calls)-1]
 	key := liveSet{last.Netns, call.Owner, call.Set}
 	members := maps.Clone(d.members[key])
-	maps.DeleteFunc(members, func(a netip.Addr, owner string) bool { return call.Edit.Remove[a] == owner && owner != "" })
+	maps.DeleteFunc(members, func(a netip.Addr, owner string) bool {
+		wanted, removed := call.Edit.Remove[a]
+		return removed && wanted == owner
+	})
 	if members == nil {
 		members = map[netip.Addr]string{}
 	}
