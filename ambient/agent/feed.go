@@ -55,13 +55,16 @@ func (a *Agent) learn(change ambient.Change) {
 		a.fresh = false
 		close(a.told)
 		a.clearSetsLocked()
+		a.sets.nudge() // to remove members without an owner
 	}
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
 
-// tidySets has the pods that have lost members look for them, and clears the host's sets.
-func (a *Agent) tidySets(lost []string) {
+// tidySets has the pods that have lost members look for them, and clears the host's sets. It
+// returns which of the members without an owner are to be removed: those that are no pod's, once
+// the feed is complete.
+func (a *Agent) tidySets(lost []string, strange []netip.Addr) (remove []netip.Addr) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, uid := range lost {
@@ -70,6 +73,17 @@ func (a *Agent) tidySets(lost []string) {
 		}
 	}
 	a.clearSetsLocked()
+	if !a.complete || a.start == nil {
+		return nil
+	}
+	return slices.DeleteFunc(strange, func(address netip.Addr) bool {
+		for uid := range a.workers { // each takes its own address over
+			if slices.Contains(a.pods[uid].Addresses, address) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // clearSetsLocked removes the members of pods that have no worker from the host's sets, once the

@@ -57,8 +57,9 @@ const calm = 250 * time.Millisecond
 
 // keep restores the host's plan, and reads the members: when something has changed on the host, and
 // from time to time. After each time it calls a function with the UIDs of the pods from which
-// another program has taken a member.
-func (s *sets) keep(ctx context.Context, read func(lost []string)) {
+// another program has taken a member, and with the members that have no owner. Those that it
+// returns are removed.
+func (s *sets) keep(ctx context.Context, read func(lost []string, strange []netip.Addr) (remove []netip.Addr)) {
 	if s.options.Host == nil {
 		return
 	}
@@ -66,7 +67,9 @@ func (s *sets) keep(ctx context.Context, read func(lost []string)) {
 	defer round.Stop()
 	for {
 		_ = s.refresh(ctx) // the next pod that enters sees the failure
-		read(s.takeLost())
+		if remove := read(s.takeLost(), s.of("")); len(remove) > 0 {
+			_ = s.evict(ctx, remove) // what fails is tried again in the next round
+		}
 		select {
 		case <-round.C:
 		case <-s.changed:
@@ -120,6 +123,11 @@ func (s *sets) refresh(ctx context.Context) error {
 				s.missing = map[netip.Addr]bool{}
 			}
 			s.lost, s.missing[address] = append(s.lost, uid), true
+			s.options.count(CountDrift, driftSets, 1)
+		}
+	}
+	for address, uid := range s.owner {
+		if _, known := before[address]; uid == "" && !known {
 			s.options.count(CountDrift, driftSets, 1)
 		}
 	}
@@ -284,6 +292,11 @@ func (s *sets) enter(ctx context.Context, uid string, addresses []netip.Addr) er
 	return s.branch(ctx, all)
 }
 
+// evict removes members that another program has added, and that no pod has taken since.
+func (s *sets) evict(ctx context.Context, strange []netip.Addr) error {
+	return s.edit(ctx, strange, func(edit *interception.SetEdit, a netip.Addr) { edit.Remove[a] = "" })
+}
+
 // leave removes the addresses that are the pod's.
 func (s *sets) leave(ctx context.Context, uid string) error {
 	if err := s.prepare(ctx); err != nil {
@@ -349,9 +362,13 @@ func (s *sets) edited(edit interception.SetEdit) {
 	s.options.count(CountEdit, "add", len(edit.Add))
 	s.options.count(CountEdit, "remove", len(edit.Remove))
 	for address, owner := range edit.Remove {
-		if s.owner[address] == owner {
+		if has, is := s.owner[address]; is && has == owner {
 			delete(s.owner, address)
 			delete(s.former, address)
+			if owner == "" {
+				delete(s.missing, address)
+				s.options.count(CountHealed, driftSets, 1)
+			}
 		}
 	}
 	for address, owner := range edit.Add {

@@ -3,16 +3,21 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/interception/lower"
+	"github.com/meshcni/meshcni/internal/ipset"
+	"github.com/meshcni/meshcni/internal/kernel"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
@@ -124,6 +129,96 @@ func TestMembersOfNoPod(t *testing.T) {
 	n.awaitSelection(a, "a b")
 	if !n.served(pods[0]) || !n.served(pods[1]) {
 		t.Error("a pod is not served")
+	}
+}
+
+// TestMembersWithoutOwner has another program add members to the host's sets, as nft and ipset do.
+// They stay until the feed is complete, and go then, and whenever one is added. A pod's member that
+// another program has replaced is the pod's again.
+func TestMembersWithoutOwner(t *testing.T) {
+	t.Parallel()
+	for name, dataplane := range hostDataplanes(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.dataplane, n.options.Dataplane, n.options.Sets = dataplane, dataplane, dataplane
+			if name != "nftables" { // nothing tells of changes of ipsets
+				n.options.Round = 100 * time.Millisecond
+			}
+			counted := n.count()
+			n.strangers(nil)
+			stray := netip.MustParseAddr("10.244.1.77")
+			n.addStray(name, stray)
+			n.pod("a")
+			a, _ := n.run()
+			n.proxy()
+			incomplete := told(object("a"))
+			incomplete.Complete = false
+			n.feed <- incomplete
+			counted.await("drift sets", 1)
+			if got := n.members(); !slices.Contains(got, "10.244.1.77 ") {
+				t.Errorf("before the feed is complete, the members are %v", got)
+			}
+			n.feed <- ambient.Change{Complete: true}
+			n.awaitSelection(a, "a")
+			want := []string{"10.244.1.10 a", "fd00:10:244:1::a a"}
+			right := func() bool { return slices.Equal(n.members(), want) }
+			counted.await("healed sets", 1)
+			n.await(right, func() string { return cmp.Diff(want, n.members()) })
+			n.addStray(name, stray)
+			counted.await("healed sets", 2)
+			n.await(right, func() string { return cmp.Diff(want, n.members()) })
+			n.replaceByStray(name, addresses[0])
+			counted.await("healed sets", 3)
+			n.await(right, func() string { return cmp.Diff(want, n.members()) })
+		})
+	}
+}
+
+// addStray adds a member of IPv4 without an owner to the host's set.
+func (n *node) addStray(dataplane string, address netip.Addr) {
+	n.t.Helper()
+	if dataplane == "nftables" {
+		n.nftElement("add", address)
+		return
+	}
+	n.onIPSet(func(s *ipset.Socket, set string) error {
+		return s.Add(set, ipset.Member{Prefix: netip.PrefixFrom(address, 32)})
+	})
+}
+
+// replaceByStray removes a member, and adds it again without an owner.
+func (n *node) replaceByStray(dataplane string, address netip.Addr) {
+	n.t.Helper()
+	if dataplane == "nftables" {
+		n.nftElement("delete", address)
+		n.nftElement("add", address)
+		return
+	}
+	n.onIPSet(func(s *ipset.Socket, set string) error { // it replaces the comment
+		return s.Add(set, ipset.Member{Prefix: netip.PrefixFrom(address, 32)})
+	})
+}
+
+func (n *node) nftElement(verb string, address netip.Addr) {
+	n.t.Helper()
+	set := lower.SetName(ambient.ProbeSet(interception.IPv4), 0)
+	sandboxtest.Run(n.t, n.options.Host.File(), "", "nft", verb, "element", "inet", string(owner), set, "{ "+address.String()+" }")
+}
+
+// onIPSet does something to the host's ipset of IPv4.
+func (n *node) onIPSet(do func(s *ipset.Socket, set string) error) {
+	n.t.Helper()
+	set, err := lower.IPSet(owner, interception.Set{Name: ambient.ProbeSet(interception.IPv4), Family: interception.IPv4, Live: true, Addresses: true})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	s, err := ipset.Dial(kernel.Of(n.options.Host.File()))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if err := errors.Join(do(s, set), s.Close()); err != nil {
+		n.t.Fatal(err)
 	}
 }
 
