@@ -5,8 +5,10 @@ package agent
 import (
 	"errors"
 	"os"
+	"slices"
 	"testing"
 
+	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
@@ -56,6 +58,40 @@ func TestE32VirtualMachineIsFound(t *testing.T) {
 	n.awaitRest(a)
 	if n.captured(pod) || len(n.members()) > 0 {
 		t.Errorf("the pod is captured, and the members are %v", n.members())
+	}
+}
+
+// TestE32RunningPodBecomesVirtualMachine has the interface come when the pod is enrolled already,
+// as Kata's runtime makes it after the plugins. The agent notices it without a round: the pod
+// leaves the mesh, its connections live on, and the status says why.
+func TestE32RunningPodBecomesVirtualMachine(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	a, _ := n.run()
+	n.proxy()
+	n.feed <- told(object("a"))
+	n.awaitSelection(a, "a")
+	n.connect(pod, 1)
+	relayed := n.open(pod)
+	addMachine(t, pod)
+	n.awaitPods(a, "that it waits for the connection's end", func(pods []Pod) bool {
+		return len(pods) == 1 && pods[0].Step == ambient.StepAwaitDrained
+	})
+	n.connect(pod, 0)
+	n.exchange(relayed)
+	if err := relayed.Close(); err != nil {
+		t.Error(err)
+	}
+	n.awaitRest(a)
+	if n.captured(pod) || n.served(pod) || len(n.members())+len(n.records()) > 0 {
+		t.Errorf("captured %t, served %t, members %v, records %v, want nothing", n.captured(pod), n.served(pod), n.members(), n.records())
+	}
+	if decision := decisionOf(a, "a"); decision.Capture || decision.Reason != ReasonVirtualMachine {
+		t.Errorf("the decision is %+v", decision)
+	}
+	if got := n.statusesOf("a"); !slices.Equal(got, []ambient.Status{ambient.StatusEnabled, ambient.NoStatus}) {
+		t.Errorf("the statuses are %q", got)
 	}
 }
 
