@@ -47,6 +47,9 @@ func TestHostIsNeverTakenForAPod(t *testing.T) {
 	pod.Name, pod.Addresses = "cart-0", addresses[:1]
 	n.feed <- told(pod)
 	n.awaitPods(a, "that the pod's process is in the host's namespace", func(pods []Pod) bool {
+		if len(pods) == 0 { // the agent has not taken the change yet
+			return false
+		}
 		refusal, is := errors.AsType[*podnetns.RefusalError](pods[0].Err)
 		return is && refusal.Obstacle == podnetns.ObstacleHostNetwork
 	})
