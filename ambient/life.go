@@ -15,6 +15,10 @@ type Wanted struct {
 	// leaves in clear text. Until the proxy serves, connections are refused. Without it a pod is
 	// captured when the proxy serves it.
 	Closed bool
+	// Kept, beside Enrolled, reports that the agent knows the pod by its record alone, as after a
+	// start while the API server is away. What the pod had is restored, and its status annotation
+	// stays as it is.
+	Kept bool
 	// Gone reports that the pod does not exist any more. Its namespace ends without help, and the
 	// API server has no object to annotate.
 	Gone bool
@@ -147,7 +151,8 @@ func (s Step) Waits() bool { return s == StepAwaitProxy || s == StepAwaitDrained
 // host's sets, so that no probe reaches the proxy, and at last it applies the rules. A pod that has
 // the rules already stays captured while no proxy serves it, and so does every pod with
 // Wanted.Closed: its connections are refused, and its status says "pending". A proxy that has lost
-// the pod's listeners is told to forget the pod, and then told of it anew.
+// the pod's listeners is told to forget the pod, and then told of it anew. With Wanted.Kept the
+// same steps are taken but those that write the status.
 //
 // To withdraw a pod, the agent lets new connections go direct and waits for the end of those that
 // the proxy has. Then the proxy forgets the pod, and the agent removes the rules. It keeps the
@@ -172,22 +177,22 @@ func (s Seen) next(wanted Wanted) Step {
 	case wanted.Gone:
 		return s.forget()
 	case wanted.Enrolled:
-		return s.enrol(wanted.Closed)
+		return s.enrol(wanted)
 	default:
 		return s.withdraw()
 	}
 }
 
-func (s Seen) enrol(closed bool) Step {
+func (s Seen) enrol(w Wanted) Step {
 	switch {
 	case !s.Open:
 		return StepOpen
 	case s.Proxy == ProxyServes:
-		return cmp.Or(s.capture(), s.report(StatusEnabled, StepEnabled))
-	case closed:
-		return cmp.Or(s.report(StatusPending, StepPending), s.capture(), s.serve())
+		return cmp.Or(s.capture(), s.report(w, StatusEnabled, StepEnabled))
+	case w.Closed:
+		return cmp.Or(s.report(w, StatusPending, StepPending), s.capture(), s.serve())
 	case s.captures():
-		return cmp.Or(s.report(StatusPending, StepPending), s.serve())
+		return cmp.Or(s.report(w, StatusPending, StepPending), s.serve())
 	}
 	return s.serve()
 }
@@ -218,8 +223,9 @@ func (s Seen) capture() Step {
 	return ""
 }
 
-func (s Seen) report(status Status, step Step) Step {
-	if s.Status == status {
+// report has the status written, unless the annotation that the pod has is not known.
+func (s Seen) report(w Wanted, status Status, step Step) Step {
+	if s.Status == status || w.Kept {
 		return ""
 	}
 	return step

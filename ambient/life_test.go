@@ -38,6 +38,10 @@ func TestNext(t *testing.T) {
 		"nobody serves it":   {Wanted{}, with(enrolled, func(s *Seen) { s.Proxy = ProxyUntold }), []Step{StepRemove, StepLeave, StepClear, StepClose}},
 		"journal says rules": {Wanted{}, Seen{Rules: OtherRules}, []Step{StepOpen, StepRemove, StepClose}},
 		"gone":               {Wanted{Gone: true, Enrolled: true}, enrolled, []Step{StepWithdraw, StepLeave, StepClose}},
+		"kept":               {Wanted{Enrolled: true, Kept: true}, with(enrolled, func(s *Seen) { s.Status = NoStatus }), nil},
+		"kept, restarted":    {Wanted{Enrolled: true, Kept: true}, Seen{Rules: OtherRules, InSets: true}, []Step{StepOpen, StepTell, StepAwaitProxy}},
+		"kept, flushed":      {Wanted{Enrolled: true, Kept: true}, Seen{Open: true, Proxy: ProxyServes}, []Step{StepEnter, StepApply}},
+		"kept, closed":       {Wanted{Enrolled: true, Kept: true, Closed: true}, Seen{Open: true}, []Step{StepEnter, StepApply, StepTell, StepAwaitProxy}},
 		"never met":          {Wanted{}, Seen{}, nil},
 	} {
 		if got := Next(test.wanted, test.seen); !slices.Equal(got, test.want) {
@@ -65,7 +69,7 @@ func everySeen() (all []Seen) {
 	return all
 }
 
-var everyWanted = []Wanted{{}, {Enrolled: true}, {Enrolled: true, Closed: true}, {Gone: true}}
+var everyWanted = []Wanted{{}, {Enrolled: true}, {Enrolled: true, Closed: true}, {Enrolled: true, Kept: true}, {Enrolled: true, Kept: true, Closed: true}, {Gone: true}}
 
 // reached reports whether nothing is left to do.
 func reached(w Wanted, s Seen) bool {
@@ -73,7 +77,7 @@ func reached(w Wanted, s Seen) bool {
 	case w.Gone:
 		return !s.Open && s.Proxy == ProxyUntold && !s.InSets
 	case w.Enrolled:
-		return s.Open && s.Rules == PlannedRules && s.Proxy == ProxyServes && s.InSets && s.Status == StatusEnabled
+		return s.Open && s.Rules == PlannedRules && s.Proxy == ProxyServes && s.InSets && (s.Status == StatusEnabled || w.Kept)
 	default:
 		return !s.Open && s.Rules == NoRules && s.Proxy == ProxyUntold && !s.InSets && s.Status == NoStatus
 	}
@@ -111,6 +115,8 @@ func judge(wanted Wanted, seen Seen, step Step) string {
 	switch {
 	case seen.After(step) == seen:
 		return "changes nothing"
+	case wanted.Kept && seen.After(step).Status != seen.Status:
+		return "writes a status that is not known"
 	case step == StepApply:
 		return judgeApply(wanted, seen)
 	case step == StepEnabled && (!serves || seen.Rules != PlannedRules):
@@ -132,7 +138,7 @@ func judgeApply(wanted Wanted, seen Seen) string {
 		return "needs the namespace"
 	case !seen.InSets:
 		return "captures the probes"
-	case !serves && seen.Status != StatusPending:
+	case !serves && seen.Status != StatusPending && !wanted.Kept:
 		return "captures a pod that no proxy serves, and does not say so"
 	case !serves && !wanted.Closed:
 		return "captures a pod that no proxy serves, although that was not asked for"

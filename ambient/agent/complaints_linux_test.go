@@ -94,8 +94,8 @@ func TestProbesSurviveAKubeletRestart(t *testing.T) {
 	incomplete := told(without)
 	incomplete.Complete = false
 	n.feed <- incomplete
-	n.awaitPods(second, "that one pod is served, and the other one kept", func(pods []Pod) bool {
-		return len(pods) == 2 && served(pods) == 1
+	n.awaitPods(second, "that one pod is served, and the other one by its record", func(pods []Pod) bool {
+		return len(pods) == 2 && served(pods) == 2
 	})
 	n.mustProbe(one, other)
 	n.feed <- told(otherWithout)

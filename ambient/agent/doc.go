@@ -26,11 +26,17 @@
 // # Restart
 //
 // The journal has a record of each pod that may have rules. With it the agent tells a proxy at once
-// which pods it goes on with. It touches none of them until the feed tells of the pod, or is
-// complete without it. The plan of a living pod is that of its record: later changes of its
+// which pods it goes on with. The plan of a living pod is that of its record: later changes of its
 // annotations have no effect. If a record is damaged, the plan is made anew; for a pod that is not
 // wanted any more, whatever the owner has in its namespace is removed. Members of the host's sets
 // that no record tells of are removed once the feed is complete.
+//
+// Until the feed tells of a recorded pod, or is complete without it, the agent keeps the pod as its
+// record says ([ambient.Wanted].Kept): it restores rules and members that other programs have
+// removed, and tells a new proxy of the pod. It takes no pod out of the mesh, and writes no status.
+// Before the first step by which a pod leaves the mesh, its record is marked
+// ([journal.Record].Leaving). Such a pod stays as it is until the feed tells, and so does one with
+// a damaged record.
 //
 // Without any record the agent serves the proxy only when the feed is complete: a proxy that comes
 // from another agent goes on with its pods, because it is told of them before it is told that these

@@ -25,6 +25,8 @@ type life struct {
 	Socket, Journal, Host string
 	Pods                  map[string]string // paths of namespaces by UID
 	Enrolled              bool
+	Until                 ambient.Step // of pod a, before which it waits to be killed; empty to go on
+	Reached               string       // the file that it makes then
 }
 
 // TestKilled kills agents (SIGKILL) at random instants of enrolments and withdrawals. The agent
@@ -45,7 +47,9 @@ func TestKilled(t *testing.T) {
 	for round := range *kills {
 		enrolled := round%4 < 2 // each follows itself as well as the other
 		end := n.call(pods, round%4)
-		n.kill(life{n.options.Socket, n.options.Journal.Directory, host.Namespace.Path(), n.paths, enrolled})
+		n.kill(life{
+			Socket: n.options.Socket, Journal: n.options.Journal.Directory, Host: host.Namespace.Path(), Pods: n.paths, Enrolled: enrolled,
+		})
 		if round%4 == 1 {
 			made += end()
 			for uid, pod := range pods {
@@ -183,12 +187,20 @@ func beKilled(t *testing.T, task string) {
 	}
 	n := newNode(t)
 	n.options.Socket, n.options.Journal.Directory, n.options.Host, n.paths = l.Socket, l.Journal, host, l.Pods
+	news := all(l.Enrolled)
+	if l.Until != "" {
+		n.options.Observe, news = l.until(), told(optedOut("a"), object("b"))
+		news.Pods[0].Annotations = map[string]string{n.options.Vocabulary.Status: "enabled"} // so that there is one to clear
+		if l.Enrolled {
+			news = all(true)
+		}
+	}
 	if err := victim.Serve(func() error {
 		a, err := New(t.Context(), n.options)
 		if err != nil {
 			return err
 		}
-		go func() { n.feed <- all(l.Enrolled) }()
+		go func() { n.feed <- news }()
 		return a.Run(context.Background())
 	}); err != nil {
 		t.Fatal(err)

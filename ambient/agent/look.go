@@ -30,13 +30,13 @@ func (w *worker) name(namespace, name string) {
 }
 
 // addresses returns the pod's addresses. The plugin knows them before the API server does. While
-// the feed has not told of a pod, the host's sets know those that it had.
+// the feed has not told of a pod, the record and the host's sets know those that it had.
 func (w *worker) addresses() []netip.Addr {
 	switch {
 	case len(w.pod.Addresses) == 0 && w.event != nil:
 		return w.event.pod.IPs
 	case w.pod.UID == "":
-		return w.agent.sets.of(w.uid)
+		return w.agent.sets.ownOf(w.uid, w.noted.addresses)
 	}
 	return w.pod.Addresses
 }

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
+	"slices"
 	"time"
 
+	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/zds"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/internal/version"
@@ -64,26 +67,86 @@ func (a *Agent) remember(record recorded) error {
 	}
 	w := newWorker(a, uid)
 	w.plan, w.recorded, w.recordedIn, w.set = a.plans.share(record.Plan), true, record.NetnsID, true
+	w.noted = notes{record.ServiceAccount, record.RuntimeUID, record.Addresses, record.Leaving}
 	w.damaged, w.state.Err, w.counted = record.damage != nil, record.damage, true
 	w.name(record.Namespace, record.Name)
 	a.workers[uid] = w
 	return nil
 }
 
+// notes are what a record says beside the plan. By them the next agent goes on with the pod while
+// no feed tells of it.
+type notes struct {
+	account   string
+	runtime   string       // the UID by which the node knows the pod
+	addresses []netip.Addr // sorted
+	leaving   bool         // the pod is on its way out of the mesh
+}
+
+func (n notes) equal(other notes) bool {
+	return n.account == other.account && n.runtime == other.runtime && n.leaving == other.leaving && slices.Equal(n.addresses, other.addresses)
+}
+
+// notes returns what is to be recorded. Of a pod that no feed has told of it is what is recorded.
+func (w *worker) notes(leaving bool) notes {
+	now := w.noted
+	now.leaving = leaving
+	if w.pod.UID == "" {
+		return now
+	}
+	now.account, now.runtime = w.pod.ServiceAccount, runtimeUID(w.pod.Pod)
+	if known := w.addresses(); len(known) > 0 {
+		now.addresses = slices.SortedFunc(slices.Values(known), netip.Addr.Compare)
+	}
+	return now
+}
+
+// isKept reports whether the record is enough to go on with the pod. Records of earlier versions
+// have no addresses.
+func (w *worker) isKept() bool {
+	return w.recorded && !w.damaged && w.plan != nil && !w.noted.leaving && len(w.noted.addresses) > 0
+}
+
 // record notes the plan, before anything of the pod is in the kernel: what is there has a record.
-func (w *worker) record() error {
-	if w.recorded && !w.damaged {
+// It does so again when the notes have changed.
+func (w *worker) record(leaving bool) error {
+	now := w.notes(leaving)
+	if w.recorded && !w.damaged && w.noted.equal(now) {
 		return nil
+	}
+	in := w.recordedIn
+	if w.namespace != nil {
+		in = w.namespace.ID()
 	}
 	err := w.agent.options.Journal.Write(journal.Record{
 		Attachment: attachment(w.uid), Time: time.Now(), Planner: version.String(),
-		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.uid, NetnsID: w.namespace.ID(), Plan: w.plan,
+		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.uid, NetnsID: in, Plan: w.plan,
+		ServiceAccount: now.account, RuntimeUID: now.runtime, Addresses: now.addresses, Leaving: now.leaving,
 	})
 	if err != nil {
 		return fmt.Errorf("record the plan: %w", err)
 	}
-	w.recorded, w.recordedIn, w.damaged = true, w.namespace.ID(), false
+	w.recorded, w.recordedIn, w.damaged, w.noted = true, in, false, now
 	return nil
+}
+
+// ensureRecord is record for a step that a full disk must not prevent: if there is a record with
+// the plan, its notes may be older ones.
+func (w *worker) ensureRecord(leaving bool) error {
+	err := w.record(leaving)
+	if w.recorded && !w.damaged {
+		return nil
+	}
+	return err
+}
+
+// noteLeaving notes that a pod leaves, before the first step of that is taken. An agent that starts
+// without a feed would give the pod its rules back otherwise.
+func (w *worker) noteLeaving(wanted ambient.Wanted) error {
+	if wanted.Enrolled || wanted.Gone || !w.recorded || w.damaged || w.plan == nil {
+		return nil
+	}
+	return w.ensureRecord(true)
 }
 
 // forgetRecord removes the record of a pod that has no rules any more.
@@ -94,6 +157,6 @@ func (w *worker) forgetRecord() error {
 	if err := w.agent.options.Journal.Remove(attachment(w.uid)); err != nil {
 		return fmt.Errorf("remove the record: %w", err)
 	}
-	w.recorded, w.damaged = false, false
+	w.recorded, w.damaged, w.noted = false, false, notes{}
 	return nil
 }

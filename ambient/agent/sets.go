@@ -272,11 +272,26 @@ func (s *sets) of(uid string) (addresses []netip.Addr) {
 	return addresses
 }
 
-// enter adds a pod's addresses, and removes those that it had before.
-func (s *sets) enter(ctx context.Context, uid string, addresses []netip.Addr) error {
+// ownOf returns the members of a pod, and those addresses of a record that no other pod has by now.
+func (s *sets) ownOf(uid string, recorded []netip.Addr) (addresses []netip.Addr) {
+	addresses = s.of(uid)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, address := range recorded {
+		if s.owner[address] == "" {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
+}
+
+// enter adds a pod's addresses, which it asks for when it knows the members, and removes those that
+// the pod had before.
+func (s *sets) enter(ctx context.Context, uid string, of func() []netip.Addr) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
+	addresses := of()
 	others := s.others(uid, addresses)
 	all := slices.Concat(addresses, others)
 	err := s.edit(ctx, all, func(edit *interception.SetEdit, a netip.Addr) {

@@ -43,18 +43,18 @@ func (w *worker) change(ctx context.Context, step ambient.Step) error {
 	o := w.agent.options
 	return map[ambient.Step]func() error{
 		ambient.StepEnter: func() error {
-			if err := w.record(); err != nil {
+			if err := w.ensureRecord(false); err != nil {
 				return err
 			}
-			return w.edit(func() error { return w.agent.sets.enter(ctx, w.uid, w.addresses()) })
+			return w.edit(func() error { return w.agent.sets.enter(ctx, w.uid, w.addresses) })
 		},
 		ambient.StepLeave: func() error {
 			return w.edit(func() error { return w.agent.sets.leave(ctx, w.uid) })
 		},
-		ambient.StepApply: func() error { return w.apply(ctx, w.plan) },
+		ambient.StepApply: func() error { return w.apply(ctx, w.plan, false) },
 		ambient.StepDrain: func() error {
 			w.draining = time.Time{}
-			return w.apply(ctx, w.plan.Draining())
+			return w.apply(ctx, w.plan.Draining(), true)
 		},
 		ambient.StepRemove: func() error { return o.Dataplane.Remove(ctx, w.namespace, o.Owner) },
 	}[step]()
@@ -150,7 +150,7 @@ func (w *worker) open(ctx context.Context) error {
 		return err
 	}
 	found, err := w.agent.search.find(ctx, podnetns.Pod{
-		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: cmp.Or(runtimeUID(w.pod.Pod), w.uid), HostNetwork: w.pod.HostNetwork,
+		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: cmp.Or(runtimeUID(w.pod.Pod), w.noted.runtime, w.uid), HostNetwork: w.pod.HostNetwork,
 		IPs: addresses,
 	})
 	if err != nil {
@@ -189,8 +189,8 @@ func (w *worker) close() error {
 }
 
 // apply applies a plan.
-func (w *worker) apply(ctx context.Context, plan *interception.Plan) error {
-	if err := w.record(); err != nil {
+func (w *worker) apply(ctx context.Context, plan *interception.Plan, leaving bool) error {
+	if err := w.ensureRecord(leaving); err != nil {
 		return err
 	}
 	o := w.agent.options
@@ -201,7 +201,7 @@ func (w *worker) apply(ctx context.Context, plan *interception.Plan) error {
 func (w *worker) tell(ctx context.Context, alert <-chan struct{}) error {
 	if !w.told {
 		err := w.agent.server.Set(zds.Workload{
-			UID: w.uid, Name: w.pod.Name, Namespace: w.pod.Namespace, ServiceAccount: w.pod.ServiceAccount,
+			UID: w.uid, Name: w.pod.Name, Namespace: w.pod.Namespace, ServiceAccount: w.account(),
 		}, w.namespace)
 		if err != nil {
 			return err
@@ -209,6 +209,14 @@ func (w *worker) tell(ctx context.Context, alert <-chan struct{}) error {
 		w.set, w.told = true, true
 	}
 	return w.await(ctx, alert)
+}
+
+// account returns the pod's service account, which the feed tells, or else the record.
+func (w *worker) account() string {
+	if w.pod.UID == "" {
+		return w.noted.account
+	}
+	return w.pod.ServiceAccount
 }
 
 // withdraw has all proxies forget the pod.

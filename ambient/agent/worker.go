@@ -56,6 +56,7 @@ type worker struct {
 	recorded   bool // the journal may have a record
 	recordedIn interception.NetnsID
 	damaged    bool // the record that the journal has cannot be read
+	noted      notes
 	warnings   []interception.Warning
 	alone      bool // no rules of Istio's own agent are in the namespace
 	set        bool // the server was told of the pod
@@ -227,11 +228,15 @@ func (w *worker) pass(ctx context.Context, alert <-chan struct{}) (pause time.Du
 	return w.advanceFrom(ctx, alert, wanted)
 }
 
-// learn returns what is wanted of the pod, and whether the feed has said so.
+// learn returns what is wanted of the pod, and whether that is known: by the feed or, as long as it
+// has not told of the pod, by the record.
 func (w *worker) learn() (wanted ambient.Wanted, known bool) {
 	wanted, pod, known := w.agent.wanted(w.uid)
 	if known && pod.UID != "" {
 		w.know(pod)
+	}
+	if !known && w.isKept() {
+		return ambient.Wanted{Enrolled: true, Kept: true, Closed: w.agent.options.Closed}, true
 	}
 	return wanted, known
 }
@@ -252,6 +257,9 @@ func (w *worker) advanceFrom(ctx context.Context, alert <-chan struct{}, wanted 
 		if err != nil {
 			return w.failed(wanted, "", err), false
 		}
+		if is && wanted.Kept {
+			return w.agent.options.Round, false // the feed will tell enough to decide
+		}
 		if is {
 			return 0, false // the decision about the pod is another one now
 		}
@@ -268,7 +276,13 @@ func (w *worker) advanceFrom(ctx context.Context, alert <-chan struct{}, wanted 
 
 // advance takes the steps that follow from what was seen.
 func (w *worker) advance(ctx context.Context, alert <-chan struct{}, wanted ambient.Wanted) (pause time.Duration, over bool) {
-	for _, step := range ambient.Next(wanted, w.seen) {
+	steps := ambient.Next(wanted, w.seen)
+	if len(steps) > 0 {
+		if err := w.noteLeaving(wanted); err != nil {
+			return w.failed(wanted, steps[0], err), false
+		}
+	}
+	for _, step := range steps {
 		w.publish(wanted, step, w.current().Err)
 		if step.Waits() {
 			return w.looks.Next(time.Now()), false
@@ -298,12 +312,13 @@ func (w *worker) advance(ctx context.Context, alert <-chan struct{}, wanted ambi
 // afterAnswer is how long a worker leaves the processor to the plugin that it has answered.
 const afterAnswer = 25 * time.Millisecond
 
-// finish does what is left when the pod is as wanted: a damaged record is written anew.
+// finish does what is left when the pod is as wanted: a record that is damaged or older is written
+// anew.
 func (w *worker) finish(ctx context.Context, wanted ambient.Wanted) error {
 	if !wanted.Enrolled {
 		return w.forget()
 	}
-	if err := w.record(); err != nil {
+	if err := w.record(false); err != nil || wanted.Kept {
 		return err
 	}
 	if len(w.waiting) > 0 {
@@ -344,7 +359,7 @@ func (w *worker) failed(wanted ambient.Wanted, step ambient.Step, err error) tim
 // doubt takes the status "enabled" back from a pod that lacks something, and does not get it.
 func (w *worker) doubt(wanted ambient.Wanted, step ambient.Step) {
 	lacks := step == ambient.StepOpen || step == ambient.StepEnter || step == ambient.StepApply
-	if wanted.Enrolled && lacks && w.seen.Status == ambient.StatusEnabled {
+	if wanted.Enrolled && !wanted.Kept && lacks && w.seen.Status == ambient.StatusEnabled {
 		w.seen.Status = ambient.StatusPending
 		w.agent.options.Annotator.Annotate(w.pod.Pod, w.seen.Status)
 	}

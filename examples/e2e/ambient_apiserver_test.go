@@ -20,9 +20,9 @@ import (
 
 // TestAmbientAPIServerAway stops the API server, and kills a node's daemon meanwhile. Requests go
 // on, and rules that another program removes are restored. A pod that its node's agent has heard of
-// is enrolled and starts. An agent that starts without the API server goes on with its pods as they
-// are, and pods that are new to it wait. When the API server is back, removed rules are back, too,
-// all pods are in the mesh, and leave it with the label.
+// is enrolled and starts. An agent that starts without the API server goes on with the pods of its
+// journal, and restores their rules; pods that are new to it wait. When the API server is back, all
+// pods are in the mesh, and leave it with the label.
 func TestAmbientAPIServerAway(t *testing.T) {
 	suite.Long(t)
 	a, _, load := beginUnderLoad(t)
@@ -51,9 +51,9 @@ func TestAmbientAPIServerAway(t *testing.T) {
 		return err == nil, nil
 	})
 	a.flush(quiet[a.PointToPoint])
+	a.awaitRules(quiet[a.PointToPoint])
 	start()
 
-	a.awaitRules(quiet[a.PointToPoint])
 	var later []*corev1.Pod
 	for _, w := range []scenario.Workload{known, unknown} {
 		pod := a.AwaitPod(w)

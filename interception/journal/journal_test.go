@@ -5,6 +5,7 @@ package journal_test
 import (
 	"errors"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,12 +60,14 @@ func write(t *testing.T, j journal.Journal, r journal.Record) {
 func TestWhatIsWrittenIsRead(t *testing.T) {
 	t.Parallel()
 	j, want := newJournal(t), record(t, "0a1b", "eth0")
+	want.ServiceAccount, want.RuntimeUID, want.Leaving = "cart", "0d3e", true
+	want.Addresses = []netip.Addr{netip.MustParseAddr("10.244.1.10"), netip.MustParseAddr("fd00:10:244:1::a")}
 	write(t, j, want)
 	got, err := j.Read(want.Attachment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got, cmp.Comparer(samePlan)); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.Comparer(samePlan), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
 	for path, mode := range map[string]fs.FileMode{j.Directory: 0o700, filepath.Join(j.Directory, "pods@0a1b@eth0.json"): 0o600} {
@@ -179,6 +182,8 @@ func TestDamagedRecords(t *testing.T) {
 		"unknown field":  {strings.Replace(string(good), `"planner"`, `"plannner"`, 1), "unknown field"},
 		"without a plan": {`{"version":1,"network":"pods","containerID":"0a1b","interface":"eth0"}`, "it has no plan"},
 		"invalid plan":   {strings.Replace(string(good), `"owner":"istio-cni"`, `"owner":"accept"`, 1), "invalid name"},
+		"empty address":  {strings.Replace(string(good), `"uid":"0b1c"`, `"uid":"0b1c","addresses":[""]`, 1), "an address of the pod is empty"},
+		"no address":     {strings.Replace(string(good), `"uid":"0b1c"`, `"uid":"0b1c","addresses":["x"]`, 1), "ParseAddr"},
 		"too large":      {strings.Repeat(" ", 4<<20) + string(good), "larger than the limit"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -38,6 +39,16 @@ type Record struct {
 	Dataplane string
 	// Plan is the applied plan.
 	Plan *interception.Plan
+	// ServiceAccount and Addresses are those that the pod had when the record was written, and
+	// RuntimeUID is the UID by which the node knows it: of a static pod, UID is that of its mirror.
+	// They are for a program that keeps the pod right while no source tells of it. Others leave
+	// them empty.
+	ServiceAccount string
+	Addresses      []netip.Addr
+	RuntimeUID     string
+	// Leaving reports that the program has begun to take the plan back: what the pod has lost of it
+	// since is not to be restored.
+	Leaving bool
 }
 
 // wireRecord is the JSON form of a record.
@@ -51,13 +62,17 @@ type wireRecord struct {
 	Pod         wirePod            `json:"pod"`
 	Netns       wireNetns          `json:"netns"`
 	Dataplane   string             `json:"dataplane,omitempty"`
+	Leaving     bool               `json:"leaving,omitempty"`
 	Plan        *interception.Plan `json:"plan,omitempty"`
 }
 
 type wirePod struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	UID       string `json:"uid"`
+	Namespace      string       `json:"namespace"`
+	Name           string       `json:"name"`
+	UID            string       `json:"uid"`
+	RuntimeUID     string       `json:"runtimeUID,omitempty"`
+	ServiceAccount string       `json:"serviceAccount,omitempty"`
+	Addresses      []netip.Addr `json:"addresses,omitempty"`
 }
 
 type wireNetns struct {
@@ -78,8 +93,9 @@ func (r Record) encode() ([]byte, error) {
 	}
 	rest, err := json.Marshal(wireRecord{
 		Version: version, Network: r.Network, ContainerID: r.ContainerID, Interface: r.Interface, Time: r.Time, Planner: r.Planner,
-		Pod: wirePod{r.Namespace, r.Name, r.UID}, Netns: wireNetns{r.Netns, r.NetnsID.Device, r.NetnsID.Inode},
-		Dataplane: r.Dataplane,
+		Pod:       wirePod{r.Namespace, r.Name, r.UID, r.RuntimeUID, r.ServiceAccount, r.Addresses},
+		Netns:     wireNetns{r.Netns, r.NetnsID.Device, r.NetnsID.Inode},
+		Dataplane: r.Dataplane, Leaving: r.Leaving,
 	})
 	return slices.Concat(bytes.TrimSuffix(rest, []byte("}")), []byte(`,"plan":`), plan, []byte("}")), err
 }
@@ -102,11 +118,15 @@ func decode(data []byte) (Record, error) {
 	if wire.Plan == nil {
 		return Record{}, errors.New("it has no plan")
 	}
+	if slices.Contains(wire.Pod.Addresses, netip.Addr{}) {
+		return Record{}, errors.New("an address of the pod is empty")
+	}
 	return Record{
 		Attachment: Attachment{wire.Network, wire.ContainerID, wire.Interface}, Time: wire.Time, Planner: wire.Planner,
 		Namespace: wire.Pod.Namespace, Name: wire.Pod.Name, UID: wire.Pod.UID,
 		Netns: wire.Netns.Path, NetnsID: interception.NetnsID{Device: wire.Netns.Device, Inode: wire.Netns.Inode},
-		Dataplane: wire.Dataplane, Plan: wire.Plan,
+		Dataplane: wire.Dataplane, Plan: wire.Plan, Leaving: wire.Leaving,
+		ServiceAccount: wire.Pod.ServiceAccount, Addresses: wire.Pod.Addresses, RuntimeUID: wire.Pod.RuntimeUID,
 	}, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -150,7 +151,7 @@ func (n *node) mustHeal(t *testing.T, want aftermath, where string) {
 	if diff := cmp.Diff(want.files, got.files); diff != "" {
 		t.Errorf("%s: files (-want +got):\n%s", where, diff)
 	}
-	if got.record != want.record {
+	if !reflect.DeepEqual(got.record, want.record) {
 		t.Errorf("%s: got record %+v, want %+v", where, got.record, want.record)
 	}
 	if diff := cmp.Diff(want.result, got.result); diff != "" {
