@@ -37,6 +37,9 @@ type worker struct {
 	uid     string
 	glances chan struct{} // has a value when it is time to look for the proxy's listeners
 
+	questions chan question // is read while the worker waits
+	retired   chan struct{} // closed when it works no more
+
 	mu      sync.Mutex
 	alert   chan struct{} // closed when there is news
 	nudged  bool          // alert was closed since the last pass began
@@ -76,6 +79,7 @@ type worker struct {
 func newWorker(a *Agent, uid string) *worker {
 	return &worker{
 		agent: a, uid: uid, glances: make(chan struct{}, 1), alert: make(chan struct{}), state: Pod{UID: uid, Since: time.Now()},
+		questions: make(chan question), retired: make(chan struct{}),
 		failures: upkeep.Series{First: 50 * time.Millisecond, Most: 10 * time.Second, Calm: time.Minute},
 		looks:    upkeep.Series{First: time.Millisecond, Most: 250 * time.Millisecond, Calm: time.Minute},
 		losses:   upkeep.Series{First: time.Second, Most: time.Minute, Calm: 10 * time.Second},
@@ -121,6 +125,7 @@ func (w *worker) current() Pod {
 // run looks at the pod and takes steps until there is nothing left to do for it, or the context
 // ends.
 func (w *worker) run(ctx context.Context) {
+	defer close(w.retired)
 	for {
 		alert := w.begin()
 		pause, over := w.pass(ctx, alert)
@@ -138,7 +143,7 @@ func (w *worker) run(ctx context.Context) {
 }
 
 // wait waits for news, until the pause is over, or until a proxy that serves the pod has lost its
-// listeners, which the kernel does not report.
+// listeners, which the kernel does not report. Meanwhile it answers questions.
 func (w *worker) wait(ctx context.Context, alert <-chan struct{}, pause time.Duration) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -150,6 +155,8 @@ func (w *worker) wait(ctx context.Context, alert <-chan struct{}, pause time.Dur
 			return
 		case <-timer.C:
 			return
+		case q := <-w.questions:
+			w.answer(ctx, q)
 		case <-w.glances:
 			if w.seen.Proxy != ambient.ProxyServes || w.state.Step != "" {
 				continue

@@ -46,6 +46,33 @@ func TestAmbientStatus(t *testing.T) {
 	}
 }
 
+// TestAmbientStatusNamesForeignRules has other programs' chains in a pod, and one that could not be
+// looked at.
+func TestAmbientStatusNamesForeignRules(t *testing.T) {
+	t.Parallel()
+	n, a := newNode(t), rightAgent()
+	a.node.Pods[0].Foreign = []event.ForeignChain{{
+		Table: "inet vpn", Name: "first", Hook: "prerouting", Priority: -300, Rules: []string{"drop", "set mark 0x1"}, Marks: []string{"set mark 0x1"},
+	}}
+	a.node.Pods[1].ForeignError = "the kernel refuses"
+	n.serveAgent(a)
+	out, _ := n.command(exitOK, "ambient", "status", "shop/web-0")
+	want := "shop/web-0: these rules of other programs come before the agent's:\n  inet vpn/first (hook prerouting, priority -300)\n" +
+		"    drop\n    set mark 0x1   <- sets bits of the mesh's marks\n"
+	if !strings.Contains(out, want) {
+		t.Errorf("status lacks %q:\n%s", want, out)
+	}
+	if out, _ := n.command(exitOK, "ambient", "status", "shop/job-x"); !strings.Contains(out, "\nshop/job-x: the kernel refuses\n") {
+		t.Errorf("status does not say why there are no chains:\n%s", out)
+	}
+	var node event.Node
+	out, _ = n.command(exitOK, "ambient", "status", "shop/web-0", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &node); err != nil || len(node.Pods) != 1 || len(node.Pods[0].Foreign) != 1 ||
+		node.Pods[0].Foreign[0].Priority != -300 || len(node.Pods[0].Foreign[0].Rules) != 2 {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestAmbientStatusIsNotRight has each reason for exit code 3.
 func TestAmbientStatusIsNotRight(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -25,7 +26,9 @@ ELIGIBLE is whether the pod is to be in the mesh, and why. RULES are "planned",
 "lost" (its listeners are missing, and it is told of the pod anew); SET is whether
 the host's sets have the pod's addresses. STATUS is what the agent had written to
 the pod's annotation, and ANNOTATION what the API server told last. STEP is what is
-done or waited for, with its error.
+done or waited for, with its error. Of one POD it also prints the rules of other
+programs that packets in the pod pass before the agent's, and which of them set bits of
+the mesh's marks.
 
 Exit codes: 0 each pod is as wanted, 1 the agent cannot be asked, 2 wrong command
 line or setting, 3 a pod is not as wanted, or the agent does not know it.`
@@ -116,8 +119,30 @@ func printAmbientStatus(to io.Writer, format string, node event.Node) error {
 		for _, warning := range pod.Warnings {
 			fmt.Fprintf(to, "\n%s: warning: %s\n", pod, warning)
 		}
+		printForeign(to, pod)
 	}
 	return err
+}
+
+// printForeign prints what other programs have in a pod, as far as that was asked for.
+func printForeign(to io.Writer, pod event.PodState) {
+	if pod.ForeignError != "" {
+		fmt.Fprintf(to, "\n%s: %s\n", pod, pod.ForeignError)
+	}
+	if len(pod.Foreign) == 0 {
+		return
+	}
+	fmt.Fprintf(to, "\n%s: these rules of other programs come before the agent's:\n", pod)
+	for _, chain := range pod.Foreign {
+		fmt.Fprintln(to, "  "+chain.String())
+		for _, rule := range chain.Rules {
+			note := ""
+			if slices.Contains(chain.Marks, rule) {
+				note = "   <- sets bits of the mesh's marks"
+			}
+			fmt.Fprintln(to, "    "+rule+note)
+		}
+	}
 }
 
 func proxyText(proxy event.ProxyState) string {

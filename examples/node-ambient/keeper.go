@@ -20,8 +20,18 @@ type keeper struct {
 	pods  *feed.Client
 }
 
-// Pods implements [event.Keeper].
-func (k keeper) Pods(_ context.Context, of event.Selection) (event.Node, error) {
+// Pods implements [event.Keeper]. Of a selection it also tells what other programs have in the
+// pods.
+func (k keeper) Pods(ctx context.Context, of event.Selection) (event.Node, error) {
+	node := k.node(of)
+	if of != (event.Selection{}) {
+		k.addForeign(ctx, node.Pods)
+	}
+	return node, nil
+}
+
+// node returns what the agent knows of the pods of a selection.
+func (k keeper) node(of event.Selection) event.Node {
 	status := k.agent.Status()
 	node := event.Node{Complete: status.Complete, Withdrawn: status.Withdrawn, Proxy: proxyState(status.Proxy), Pods: []event.PodState{}}
 	for _, pod := range status.Pods {
@@ -29,17 +39,32 @@ func (k keeper) Pods(_ context.Context, of event.Selection) (event.Node, error) 
 			node.Pods = append(node.Pods, state)
 		}
 	}
-	return node, nil
+	return node
+}
+
+// foreignTime is how long an answer about a pod waits for the agent to look at the pod's chains.
+const foreignTime = time.Second
+
+// addForeign adds the chains of other programs to the states of pods.
+func (k keeper) addForeign(ctx context.Context, pods []event.PodState) {
+	ctx, cancel := context.WithTimeout(ctx, foreignTime)
+	defer cancel()
+	for i := range pods {
+		chains, err := k.agent.Foreign(ctx, pods[i].UID)
+		if err != nil {
+			pods[i].ForeignError = err.Error()
+		}
+		for _, c := range chains {
+			pods[i].Foreign = append(pods[i].Foreign, event.ForeignChain(c))
+		}
+	}
 }
 
 // Withdraw implements [event.Keeper].
 func (k keeper) Withdraw(ctx context.Context, of event.Selection, out func(event.PodState)) (left []event.PodState, err error) {
 	var uids []string
 	if of != (event.Selection{}) {
-		node, err := k.Pods(ctx, of)
-		if err != nil {
-			return nil, err
-		}
+		node := k.node(of)
 		if len(node.Pods) == 0 {
 			return nil, &event.Error{
 				Code: event.CodeUnknownPod, Message: "the agent knows no such pod on this node: see its name, and whether the pod is here",

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ import (
 	"github.com/meshcni/meshcni/examples/internal/ambientnews"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(dataplanetest.RunTests(m)) }
@@ -159,7 +161,9 @@ func web() event.Selection { return event.Selection{Namespace: "shop", Name: "we
 // TestOperatorAsks asks about a pod.
 func TestOperatorAsks(t *testing.T) {
 	t.Parallel()
-	events, _, _ := launchServed(t)
+	events, pod, _ := launchServed(t)
+	sandboxtest.Run(t, pod.File(), "add table inet vpn; add chain inet vpn first { type filter hook prerouting priority -350; policy drop; }\n"+
+		"add rule inet vpn first accept", "nft", "-f", "-")
 	node, err := event.Pods(t.Context(), events, web())
 	if err != nil || len(node.Pods) != 1 || node.Proxy.Connection != event.ProxyConnected || !node.Complete {
 		t.Fatalf("%+v, %v", node, err)
@@ -167,6 +171,13 @@ func TestOperatorAsks(t *testing.T) {
 	got := node.Pods[0]
 	if got.UID != "7f0b" || !got.Eligible || !got.Managed || got.Rules != "planned" || got.Listeners != "serves" || got.Status != "enabled" || got.Error != "" {
 		t.Errorf("the pod is %+v", got)
+	}
+	if len(got.Foreign) != 1 || got.Foreign[0].String() != "inet vpn/first (hook prerouting, priority -350)" ||
+		!slices.Equal(got.Foreign[0].Rules, []string{"policy drop"}) || got.ForeignError != "" {
+		t.Errorf("other programs' chains are %+v, %q", got.Foreign, got.ForeignError)
+	}
+	if node, err := event.Pods(t.Context(), events, event.Selection{}); err != nil || len(node.Pods) != 1 || node.Pods[0].Foreign != nil {
+		t.Errorf("the answer about all pods is %+v, %v", node, err)
 	}
 }
 

@@ -3,6 +3,7 @@
 package event
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -87,6 +88,31 @@ type PodState struct {
 	Since time.Time `json:"since,omitzero"`
 	// Warnings are about annotations of the pod that have no effect, each with what would have it.
 	Warnings []string `json:"warnings,omitempty"`
+	// Foreign are the chains of other programs in the pod's namespace whose rules packets pass before
+	// the agent's. Only an answer about one pod has them. ForeignError is why they were not looked at;
+	// empty if they were.
+	Foreign      []ForeignChain `json:"foreign,omitempty"`
+	ForeignError string         `json:"foreignError,omitempty"`
+}
+
+// ForeignChain is another program's base chain in a pod's namespace.
+type ForeignChain struct {
+	// Table is the table with its family, such as "ip mangle"; "legacy ip mangle" is of
+	// iptables-legacy. Hook and Priority place the chain.
+	Table    string `json:"table"`
+	Name     string `json:"name"`
+	Hook     string `json:"hook"`
+	Priority int32  `json:"priority"`
+	// Rules are those that can change what becomes of a packet, and Marks those of them that set bits
+	// of the mesh's marks.
+	Rules []string `json:"rules"`
+	Marks []string `json:"marks,omitempty"`
+}
+
+// String returns the chain with its place, such as
+// "ip mangle/PREROUTING (hook prerouting, priority -150)".
+func (c ForeignChain) String() string {
+	return fmt.Sprintf("%s/%s (hook %s, priority %d)", c.Table, c.Name, c.Hook, c.Priority)
 }
 
 // String returns namespace and name, or the UID if those are not known.
