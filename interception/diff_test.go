@@ -117,7 +117,7 @@ func TestDiff(t *testing.T) {
 			[]string{"nat/output: changed two (rule two): want uid 2 -> return: got uid 7 -> return"},
 		},
 		{
-			"a rule cannot be decoded", rules(func(r []Rule) []Rule { r[1] = Rule{ID: "two", Action: Opaque{"quota"}}; return r }),
+			"a rule cannot be decoded", rules(func(r []Rule) []Rule { r[1] = Rule{ID: "two", Action: Opaque{Text: "quota"}}; return r }),
 			[]string{"nat/output: changed two (rule two): want uid 2 -> return: got any -> opaque: quota"},
 		},
 		{

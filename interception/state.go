@@ -72,7 +72,7 @@ type ForeignChain struct {
 	Policy Action
 	// Rules are the chain's rules as in [State.Objects], without those that do nothing. A Jump
 	// leads to a chain of the same table. A fixed set appears as its members in the rule; a rule
-	// that refers to a set that can change is opaque.
+	// that refers to a set that can change is opaque, and may name the set ([Opaque].To).
 	Rules []Rule
 }
 
@@ -80,6 +80,11 @@ type ForeignChain struct {
 type Opaque struct {
 	// Text is what the kernel holds, as far as it could be read.
 	Text string
+	// To and Then are set where only the members of a set are unknown: another program's rule does
+	// Then to the packets of its match whose destination is in that program's set To. The program
+	// may change the members at any time.
+	To   string
+	Then Action
 }
 
 // String returns "opaque: " and the text.

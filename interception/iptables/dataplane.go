@@ -203,7 +203,8 @@ func (d *Dataplane) Claim(ctx context.Context, ns *interception.Netns, owner int
 // [interception.State].Foreign, with the jumps that lead to them: for a program that takes over
 // what another one did, once its own plan is in place. The chains of hooks among them stay. The
 // kernel removes all of a table's chains or none. If a chain has changed since, nothing of its
-// family is removed, and the error names it.
+// family is removed, and the error names it. The ipsets that rules of the chains have named
+// ([interception.Opaque].To) go last, except for one that other rules name, too.
 func (d *Dataplane) RemoveForeign(ctx context.Context, ns *interception.Netns, chains []interception.ForeignChain) error {
 	err := ns.Check()
 	if err == nil {

@@ -14,6 +14,7 @@ import (
 // decoded is one rule of a listing in the model of plans.
 type decoded struct {
 	match  interception.Match
+	to     string // another program's ipset that has to have the destination; empty if none
 	action interception.Action
 	reset  bool // the action is Reject, but only the TCP reset of it
 }
@@ -22,6 +23,16 @@ type decoded struct {
 // plans.
 func decode(words []string, family interception.Family, prefix string) (decoded, error) {
 	d := decoder{words: words, family: family, prefix: prefix}
+	return d.decode()
+}
+
+// decodeForeign decodes a rule of another program, which may name that program's ipset.
+func decodeForeign(words []string, family interception.Family, prefix string) (decoded, error) {
+	d := decoder{words: words, family: family, prefix: prefix, foreign: true}
+	return d.decode()
+}
+
+func (d *decoder) decode() (decoded, error) {
 	for len(d.words) > 0 && d.action == nil {
 		if err := d.next(); err != nil {
 			return decoded{}, err
@@ -36,7 +47,7 @@ func decode(words []string, family interception.Family, prefix string) (decoded,
 	if err := d.finish(); err != nil {
 		return decoded{}, err
 	}
-	return decoded{d.match, d.action, d.reset}, nil
+	return decoded{d.match, d.to, d.action, d.reset}, nil
 }
 
 // decoder takes words from the front.
@@ -44,6 +55,7 @@ type decoder struct {
 	words   []string
 	family  interception.Family
 	prefix  string
+	foreign bool // the rule is another program's
 	negated bool
 	module  string
 	// tracking counts the options of the current match on connection tracking.
@@ -54,6 +66,7 @@ type decoder struct {
 	src, dst interception.Condition[interception.PortSet]
 	flags    interception.Condition[interception.TCPFlags]
 	socket   bool // the packet must have a socket
+	to       string
 	action   interception.Action
 	reset    bool
 }
@@ -234,13 +247,18 @@ func (d *decoder) bothAsked() error {
 	return nil
 }
 
-// liveSet decodes a condition on an ipset of the owner, and then the side of the packet.
+// liveSet decodes a condition on an ipset, of the owner or of the program whose rule it is, and
+// then the side of the packet.
 func (d *decoder) liveSet(option, name string) error {
 	side, err := d.take()
 	if err != nil {
 		return err
 	}
 	set, known := lower.ParseIPSet(interception.Owner(strings.ToLower(strings.TrimSuffix(d.prefix, "_"))), name)
+	if d.foreign && !known && option == "--match-set" && side == "dst" && !d.negated && d.to == "" {
+		d.to = name
+		return nil
+	}
 	field, sided := map[string]*interception.Condition[interception.SetRef]{"src": &d.match.SrcSet, "dst": &d.match.DstSet}[side]
 	if option != "--match-set" || !known || !sided || set.Family != d.family {
 		return errUnknown

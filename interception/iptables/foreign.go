@@ -71,10 +71,12 @@ func (t listedTable) foreignRules(c listedChain, family interception.Family, pre
 		if jump {
 			words = append(slices.Clone(words[:len(words)-1]), "RETURN")
 		}
-		d, err := decode(words, family, prefix)
+		d, err := decodeForeign(words, family, prefix)
 		switch {
-		case err != nil:
+		case err != nil, jump && d.to != "":
 			r.Action = interception.Opaque{Text: listed.text}
+		case d.to != "":
+			r.Match, r.Action = d.match, interception.Opaque{Text: listed.text, To: d.to, Then: d.action}
 		case jump:
 			r.Match, r.Action = d.match, interception.Jump{Chain: interception.ChainName(target)}
 		default:

@@ -4,12 +4,14 @@ package iptables
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/ipset"
 	"github.com/meshcni/meshcni/internal/namespace"
 )
 
@@ -36,7 +38,39 @@ func (d *Dataplane) removeForeign(ctx context.Context, ns *interception.Netns, c
 			}
 		}
 	}
-	return nil
+	return d.removeForeignSets(ctx, ns, chains)
+}
+
+// removeForeignSets removes the ipsets that rules of the chains have named. One that other rules
+// name, too, stays.
+func (d *Dataplane) removeForeignSets(ctx context.Context, ns *interception.Netns, chains []interception.ForeignChain) error {
+	var names []string
+	for _, c := range chains {
+		for _, r := range c.Rules {
+			if opaque, is := r.Action.(interception.Opaque); is && c.Hook == "" && opaque.To != "" && !slices.Contains(names, opaque.To) {
+				names = append(names, opaque.To)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	socket, err := ipset.Dial(d.backend.Kernel(ns.File()))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, releaseTime, ipset.ErrInUse)
+	defer cancel()
+	for _, name := range names {
+		one := awaitReleased(ctx, socket, name)
+		if one == nil {
+			one = socket.Destroy(name)
+		}
+		if !errors.Is(one, ipset.ErrInUse) {
+			err = errors.Join(err, one)
+		}
+	}
+	return errors.Join(err, socket.Close())
 }
 
 // has reports whether a chain is in a table that the tool writes.

@@ -138,23 +138,30 @@ func (a *ownedRules) released(ctx context.Context, names []string) error {
 	defer cancel()
 	return a.ipsets(func(s *ipset.Socket) error {
 		for _, name := range names {
-			for {
-				h, err := s.Header(name)
-				if errors.Is(err, os.ErrNotExist) || err == nil && h.References == 0 {
-					break
-				}
-				if err != nil {
-					return err
-				}
-				select {
-				case <-time.After(time.Millisecond):
-				case <-ctx.Done():
-					return fmt.Errorf("ipset %s: %w: delete other programs' rules that name it", name, context.Cause(ctx))
-				}
+			if err := awaitReleased(ctx, s, name); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
+}
+
+// awaitReleased waits until no rule names an ipset any more, or the context ends.
+func awaitReleased(ctx context.Context, s *ipset.Socket, name string) error {
+	for {
+		h, err := s.Header(name)
+		if errors.Is(err, os.ErrNotExist) || err == nil && h.References == 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("ipset %s: %w: delete other programs' rules that name it", name, context.Cause(ctx))
+		}
+	}
 }
 
 // removeSets removes ipsets that no rule names.

@@ -68,7 +68,10 @@ func (r *reading) lookup(a *attributes) error {
 	}
 	a.take(unix.NFTA_LOOKUP_SET_ID) // only transactions have it
 	negated := flags != 0
-	if ref, ok := r.named(set); ok {
+	if r.named == nil && set.flags&unix.NFT_SET_CONSTANT == 0 {
+		return r.foreignSet(register, set, negated)
+	}
+	if ref, ok := r.planned(set); ok {
 		v, err := r.load(register, int(set.keyLength))
 		if err != nil {
 			return err
@@ -83,6 +86,28 @@ func (r *reading) lookup(a *attributes) error {
 		return r.within(register, spans, negated)
 	}
 	return r.oneOf(register, spans, negated)
+}
+
+// planned returns the plan's set for a set.
+func (r *reading) planned(set *kernelSet) (planSet, bool) {
+	if r.named == nil {
+		return planSet{}, false
+	}
+	return r.named(set)
+}
+
+// foreignSet notes that the destination has to be in a set of another program, which can change.
+func (r *reading) foreignSet(register uint32, set *kernelSet, negated bool) error {
+	v, err := r.load(register, int(set.keyLength))
+	if err != nil || negated || set.strange != "" || r.to != "" || len(r.actions) > 0 {
+		return errUnknown
+	}
+	d, ok := r.direction(v.field)
+	if !ok || d != destination || v.mask != nil || v.length != addressKey(r.family).length {
+		return errUnknown
+	}
+	r.to = set.name
+	return nil
 }
 
 // oneOf adds the condition that the value in a register is one of the values.

@@ -129,7 +129,6 @@ func readForeign(socket *nfnetlink.Socket, owner interception.Owner) ([]intercep
 
 // foreign returns the table's chains in the form for other programs' chains.
 func (t *kernelTable) foreign() []interception.ForeignChain {
-	nobody := func(*kernelSet) (planSet, bool) { return planSet{}, false }
 	var chains []interception.ForeignChain
 	for _, c := range t.chains {
 		f := interception.ForeignChain{Table: foreignFamilies()[t.family] + " " + printable(t.name), Name: printable(c.name)}
@@ -141,7 +140,7 @@ func (t *kernelTable) foreign() []interception.ForeignChain {
 			}
 		}
 		for _, k := range c.rules {
-			r := t.rule(k, nobody)
+			r := t.rule(k, nil)
 			if r.Action == (interception.Opaque{Text: describe(nil)}) {
 				continue
 			}

@@ -35,10 +35,11 @@ type value struct {
 // then has what was understood before.
 type reading struct {
 	set       func(name string) (*kernelSet, bool)
-	named     func(set *kernelSet) (planSet, bool) // finds the plan's set for a set
+	named     func(set *kernelSet) (planSet, bool) // finds the plan's set for a set; nil in other programs' tables
 	family    interception.Family                  // of the packets that get this far, if known
 	registers map[uint32]*value                    // by their offsets in bytes
 	match     interception.Match
+	to        string // the other program's set that has to have the destination; empty if none
 	actions   []interception.Action
 }
 
@@ -53,7 +54,8 @@ type tproxy struct {
 	family uint32
 }
 
-// decode decodes the rule. It returns the expressions from the first unknown one.
+// decode decodes the rule. It returns the expressions from the first unknown one, which a lookup in
+// another program's set is, too.
 func (r *reading) decode(expressions []expression) (rest []expression) {
 	r.registers = map[uint32]*value{}
 	done, understood := 0, r.match
@@ -63,12 +65,15 @@ func (r *reading) decode(expressions []expression) (rest []expression) {
 			r.match, r.actions = understood, nil
 			return expressions[done:]
 		}
-		if i += n; r.settled() && len(r.actions) == 0 {
+		if i += n; r.settled() && len(r.actions) == 0 && r.to == "" {
 			done, understood = i, r.match
 		}
 	}
 	if err := r.finish(); err != nil {
 		r.match, r.actions = understood, nil
+		return expressions[done:]
+	}
+	if r.to != "" {
 		return expressions[done:]
 	}
 	return nil
@@ -92,9 +97,12 @@ func (t *kernelTable) rule(k kernelRule, named func(*kernelSet) (planSet, bool))
 		rule.Match.Family = r.match.Family
 	}
 	rule.ID, _, rule.Why, _ = lower.ParseComment(k.comment)
-	if len(r.actions) == 0 {
+	switch {
+	case len(r.actions) == 0:
 		rule.Action = interception.Opaque{Text: describe(rest)}
-	} else {
+	case r.to != "":
+		rule.Action = interception.Opaque{Text: describe(rest), To: printable(r.to), Then: r.actions[0]}
+	default:
 		rule.Action = r.actions[0]
 	}
 	return rule
