@@ -11,11 +11,13 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Recognised are rules of Istio's own node agent that stand in a pod, written by one program.
+// Recognised are rules of Istio's own node agent that stand in a pod, or on the host, written by
+// one program.
 type Recognised struct {
 	// Program wrote the rules.
 	Program Program
-	// Upstream is the rule set that they are, or the one that they differ least from.
+	// Upstream is the rule set that they are, or the one that they differ least from. Of those on
+	// the host it has only IPv6.
 	Upstream Upstream
 	// Differences are what distinguishes them from that rule set, a line each. Nothing but rules
 	// without differences should be removed: what else changed them may count on them.
@@ -42,14 +44,22 @@ const (
 // element for each program, as the agent's choice may change when it starts anew and the former
 // rules then stay, and nil if there is no such chain.
 func Recognise(chains []interception.ForeignChain, n Numbers) ([]Recognised, error) {
-	var all []Recognised
+	return byProgram(chains, func(lines hookLines, program Program, _ []interception.ForeignChain) (Recognised, error) {
+		return lines.closest(n, program)
+	})
+}
+
+// byProgram has the rules of each program judged that has chains of the agent.
+func byProgram(
+	chains []interception.ForeignChain, judge func(hookLines, Program, []interception.ForeignChain) (Recognised, error),
+) (all []Recognised, err error) {
 	for _, program := range []Program{ProgramNFT, ProgramIPTablesNFT, ProgramIPTablesLegacy} {
 		written := slices.DeleteFunc(slices.Clone(chains), func(c interception.ForeignChain) bool { return programOf(c.Table) != program })
 		found, lines := upstreamLines(written)
 		if len(found) == 0 {
 			continue
 		}
-		r, err := lines.closest(n, program)
+		r, err := judge(lines, program, found)
 		if err != nil {
 			return nil, err
 		}
@@ -96,6 +106,10 @@ func (h hookLines) add(family interception.Family, kind, hook string, m intercep
 	}
 	m.Family = family
 	key := fmt.Sprintf("%s %s %s", family, kind, hook)
+	if member, is := a.(interception.Opaque); is && member.Then != nil {
+		h[key] = append(h[key], fmt.Sprintf("%s dst @%s -> %s", m, member.To, member.Then))
+		return
+	}
 	h[key] = append(h[key], fmt.Sprintf("%s -> %s", m, a))
 }
 
@@ -157,11 +171,12 @@ func upstreamLines(chains []interception.ForeignChain) (found []interception.For
 		switch {
 		case !ok:
 		case c.Hook != "":
-			if !lines.follow(kind, of, c, chains) {
+			native := programOf(c.Table) == ProgramNFT
+			if leads := lines.follow(kind, of, c, chains); !leads && (!native || c.Hook != postrouting) {
 				continue
 			}
 			found = append(found, c)
-			if programOf(c.Table) == ProgramNFT {
+			if native {
 				lines.native(kind, of, c)
 			}
 		case isUpstream(c):
@@ -185,6 +200,9 @@ func leadsTo(hook, c interception.ForeignChain) bool {
 // in the hook. The chains of iptables belong to all programs.
 func (h hookLines) native(kind string, of []interception.Family, hook interception.ForeignChain) {
 	priority := map[string]int32{"raw": -300, "mangle": -150, "nat": -100}[kind]
+	if hook.Hook == postrouting {
+		priority = 100
+	}
 	form := map[string]string{"nat": "nat", "mangle output": "route"}
 	chainType := cmp.Or(form[kind], form[kind+" "+hook.Hook], "filter")
 	for _, family := range of {
