@@ -43,9 +43,11 @@ type sets struct {
 	missing map[netip.Addr]bool
 
 	// applied is the fingerprint of the plan that the host had at the last look, empty if none, and
-	// drifted reports that another program has changed it since. Both are guarded by busy.
+	// drifted reports that another program has changed it since. moved reports that no rules are there
+	// that another dataplane has written. All are guarded by busy.
 	applied string
 	drifted bool
+	moved   bool
 }
 
 // hostKey is the key under which the host's namespace is watched. No pod has an empty UID.
@@ -173,11 +175,19 @@ func (s *sets) restore(ctx context.Context) (plan *interception.Plan, branches [
 // if the same plan was applied before.
 func (s *sets) applyHost(ctx context.Context, plan *interception.Plan, seen interception.State) error {
 	o, fingerprint := s.options, plan.Fingerprint()
-	if differs(plan, seen) {
-		if s.applied == fingerprint {
-			s.applied, s.drifted = "", true
-			o.count(CountDrift, driftHost, 1)
+	stands := !differs(plan, seen)
+	if !stands && s.applied == fingerprint {
+		s.applied, s.drifted = "", true
+		o.count(CountDrift, driftHost, 1)
+	}
+	if stands && !s.moved {
+		former, err := o.hasFormer(ctx, o.Host)
+		if err != nil {
+			return err
 		}
+		stands = !former
+	}
+	if !stands {
 		if err := o.Dataplane.Apply(ctx, o.Host, plan); err != nil {
 			return err
 		}
@@ -185,7 +195,7 @@ func (s *sets) applyHost(ctx context.Context, plan *interception.Plan, seen inte
 	if s.drifted {
 		o.count(CountHealed, driftHost, 1)
 	}
-	s.applied, s.drifted = fingerprint, false
+	s.applied, s.drifted, s.moved = fingerprint, false, true
 	return nil
 }
 

@@ -172,7 +172,7 @@ func (w *worker) use(namespace *interception.Netns) error {
 	if err := w.agent.watch.Add(w.uid, namespace); err != nil {
 		return errors.Join(err, namespace.Close())
 	}
-	w.namespace, w.alone = namespace, len(w.agent.options.TakeOver) == 0
+	w.namespace, w.alone, w.moved = namespace, len(w.agent.options.TakeOver) == 0, false
 	w.drifts.unsettle() // what this one holds is the agent's to write
 	return nil
 }
@@ -194,7 +194,9 @@ func (w *worker) apply(ctx context.Context, plan *interception.Plan, leaving boo
 		return err
 	}
 	o := w.agent.options
-	return o.Dataplane.Apply(ctx, w.namespace, plan)
+	err := o.Dataplane.Apply(ctx, w.namespace, plan)
+	w.moved = w.moved || err == nil
+	return err
 }
 
 // tell has the proxy serve the pod, and waits for the acknowledgement.

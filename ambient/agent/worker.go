@@ -62,6 +62,7 @@ type worker struct {
 	noted      notes
 	warnings   []interception.Warning
 	alone      bool // no rules of Istio's own agent are in the namespace
+	moved      bool // no rules are there that another dataplane has written
 	set        bool // the server was told of the pod
 	told       bool // and with the open namespace
 	draining   time.Time
@@ -337,7 +338,12 @@ func (w *worker) finish(ctx context.Context, wanted ambient.Wanted) error {
 		case <-ctx.Done():
 		}
 	}
-	return w.agent.bounded(ctx, func() error { return w.takeOver(ctx) })
+	return w.agent.bounded(ctx, func() error {
+		if err := w.move(ctx); err != nil {
+			return err
+		}
+		return w.takeOver(ctx)
+	})
 }
 
 // advanceServed goes on after the proxy has acknowledged the pod. The rules have not changed since

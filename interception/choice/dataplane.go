@@ -106,6 +106,25 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 	return state, err
 }
 
+// HasFormer reports whether ns holds rules of owner that a candidate after the first one has
+// written: others were preferred then, or the first could not apply the plan. Apply moves the rules
+// to the first candidate that can apply them, if that one has the others as its predecessors.
+func (d *Dataplane) HasFormer(ctx context.Context, ns *interception.Netns, owner interception.Owner) (bool, error) {
+	for _, c := range d.candidates[1:] {
+		state, err := c.Dataplane.Observe(ctx, ns, owner)
+		if errors.Is(err, interception.ErrUnsupported) {
+			continue // it has nothing there
+		}
+		if err != nil {
+			return false, fmt.Errorf("%s: %w", c.Name, err)
+		}
+		if len(route.RulesOf(&interception.Plan{Objects: state.Objects}).Objects) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // UpdateSet changes the members of a live set of addresses with the candidate that holds it, as
 // [interception.SetEdit] says. The error wraps [interception.ErrUnsupported] if no candidate can
 // hold such sets, and never both that and [fs.ErrNotExist].

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
@@ -288,4 +289,32 @@ type none struct{ t testing.TB }
 func (n none) Run(_ context.Context, c iptables.Command) (iptables.Output, error) {
 	n.t.Errorf("%q was started", c.Args)
 	return iptables.Output{}, exec.ErrNotFound
+}
+
+// TestHasFormer applies a plan by one backend, and asks a dataplane that prefers another.
+func TestHasFormer(t *testing.T) {
+	t.Parallel()
+	switches(t, func(t *testing.T, from, to string) {
+		t.Helper()
+		all, ns := backends(t), newPod(t)
+		chosen, err := choice.New(choice.Candidate{Name: to, Dataplane: all[to]}, choice.Candidate{Name: from, Dataplane: all[from]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := func(when string, want bool) {
+			t.Helper()
+			if has, err := chosen.HasFormer(t.Context(), ns.Netns, "mesh-test"); has != want || err != nil {
+				t.Errorf("%s: %t, %v, want %t", when, has, err, want)
+			}
+		}
+		check("in an empty namespace", false)
+		if err := all[from].Apply(t.Context(), ns.Netns, capture(t)); err != nil {
+			t.Fatal(err)
+		}
+		check("after the other has applied a plan", true)
+		if err := chosen.Apply(t.Context(), ns.Netns, capture(t)); err != nil {
+			t.Fatal(err)
+		}
+		check("after Apply", false)
+	})
 }
