@@ -19,6 +19,7 @@ import (
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/podnetns"
 	"github.com/meshcni/meshcni/internal/notice"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // Finder finds and verifies the network namespaces of pods. [podnetns.Finder] does.
@@ -80,8 +81,9 @@ type Options struct {
 	// removes them once its own are in place ([ambient.Recognise]). Their routes and policy rules
 	// become the agent's if Dataplane is a [Claimer]. Rules that some program has
 	// changed stay, and the pod has an error that wraps [ErrUpstream]. Where such rules use TPROXY,
-	// the proxy's listeners have to be transparent until they are gone. Without dataplanes (nil) the
-	// agent looks for none.
+	// the proxy's listeners have to be transparent until they are gone. The rules of Istio's agent on
+	// the Host go, too, once all pods of the mesh are in the agent's sets. Without dataplanes (nil)
+	// the agent looks for none.
 	TakeOver []ForeignDataplane
 	// Closed captures pods before the proxy serves them, as [ambient.Wanted] describes it.
 	Closed bool
@@ -107,6 +109,10 @@ type Options struct {
 	// Observe is called, from several goroutines, before each step, after each failure, when a pod is
 	// as wanted, and at last when the agent does not deal with it any more. It may be nil.
 	Observe func(Pod)
+	// ObserveHost is called when the host's rules cannot be kept, or those of Istio's agent cannot be
+	// removed ([ErrUpstream]), and with nil when they can again. The agent goes on trying by itself.
+	// It may be nil.
+	ObserveHost func(error)
 	// Count is called for what metrics count, from several goroutines. It must not wait, and not call
 	// the agent. It may be nil.
 	Count func(Count)
@@ -158,6 +164,7 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 		retired: make(chan struct{}), withdrawn: withdrawn{uids: map[string]bool{}},
 	}
 	a.sets, a.search.finder = sets{options: &a.options, changed: make(chan struct{}, 1), former: map[netip.Addr][]string{}}, o.Finder
+	a.sets.upstream.failures = upkeep.Failures()
 	records, err := a.records()
 	if err != nil {
 		return nil, fmt.Errorf("ambient agent: read its journal: %w", err)
@@ -229,7 +236,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	var parts, working sync.WaitGroup
 	fresh := a.fresh // nothing changes it before the feed is followed
 	parts.Go(func() { a.serve(ctx, fresh) })
-	parts.Go(func() { a.sets.keep(ctx, a.tidySets) })
+	parts.Go(func() { a.sets.keep(ctx, a.tidySets, a.takeOverHost) })
 	watching, unwatched := context.WithCancelCause(ctx)
 	defer unwatched(nil)
 	parts.Go(func() { unwatched(a.notice(watching)) })

@@ -59,6 +59,7 @@ func (a *Agent) learn(change ambient.Change) {
 	}
 	close(a.changed)
 	a.changed = make(chan struct{})
+	a.sets.nudgeToTakeOver()
 }
 
 // tidySets has the pods that have lost members look for them, and clears the host's sets. It

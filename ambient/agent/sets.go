@@ -48,6 +48,8 @@ type sets struct {
 	applied string
 	drifted bool
 	moved   bool
+
+	upstream upstreamHost
 }
 
 // hostKey is the key under which the host's namespace is watched. No pod has an empty UID.
@@ -58,19 +60,28 @@ const hostKey = ""
 const calm = 250 * time.Millisecond
 
 // keep restores the host's plan, and reads the members: when something has changed on the host, and
-// from time to time. After each time it calls a function with the UIDs of the pods from which
-// another program has taken a member, and with the members that have no owner. Those that it
-// returns are removed.
-func (s *sets) keep(ctx context.Context, read func(lost []string, strange []netip.Addr) (remove []netip.Addr)) {
+// from time to time. After each time it calls read with the UIDs of the pods from which another
+// program has taken a member, and with the members that have no owner, and removes those that read
+// returns. It calls takeOver if the plan is there.
+func (s *sets) keep(
+	ctx context.Context, read func(lost []string, strange []netip.Addr) (remove []netip.Addr), takeOver func(context.Context) error,
+) {
 	if s.options.Host == nil {
 		return
 	}
 	round := time.NewTicker(s.options.Round)
 	defer round.Stop()
+	var reported error
 	for {
-		_ = s.refresh(ctx) // the next pod that enters sees the failure
+		err := s.refresh(ctx) // the next pod that enters sees the failure, too
 		if remove := read(s.takeLost(), s.of("")); len(remove) > 0 {
 			_ = s.evict(ctx, remove) // what fails is tried again in the next round
+		}
+		if err == nil {
+			err = takeOver(ctx)
+		}
+		if ctx.Err() == nil {
+			reported = s.report(reported, err)
 		}
 		select {
 		case <-round.C:
@@ -80,6 +91,15 @@ func (s *sets) keep(ctx context.Context, read func(lost []string, strange []neti
 			return
 		}
 	}
+}
+
+// report tells of a failure unless it was reported last, and of its end. It returns what was
+// reported last.
+func (s *sets) report(last, err error) error {
+	if same := err == nil && last == nil || err != nil && last != nil && err.Error() == last.Error(); !same && s.options.ObserveHost != nil {
+		s.options.ObserveHost(err)
+	}
+	return err
 }
 
 // wait waits for some time, unless the context ends before.

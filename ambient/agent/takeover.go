@@ -14,8 +14,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// ForeignDataplane finds what other programs have in a pod, and removes it. Those of packages
-// nftables and iptables do, with their Options.Foreign.
+// ForeignDataplane finds what other programs have in a pod or on the host, and removes it. Those of
+// packages nftables and iptables do, with their Options.Foreign.
 type ForeignDataplane interface {
 	Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error)
 	RemoveForeign(ctx context.Context, ns *interception.Netns, chains []interception.ForeignChain) error
@@ -27,53 +27,61 @@ type Claimer interface {
 	Claim(ctx context.Context, ns *interception.Netns, owner interception.Owner) error
 }
 
-// ErrUpstream means that a pod has rules of Istio's own agent that some program has changed, so the
-// agent leaves them beside its own.
-var ErrUpstream = errors.New("rules of Istio's own agent stand in the pod, and are not as it writes them")
+// ErrUpstream means that a pod, or the host, has rules of Istio's own agent that some program has
+// changed, so the agent leaves them beside its own.
+var ErrUpstream = errors.New("rules of Istio's own agent are not as it writes them")
 
 // takeOver removes the rules of Istio's own agent from a pod in which the agent's are in place:
 // until then both capture to the same ports, and afterwards the connections that the former have
-// captured live on. The routes and policy rules that both have alike become the agent's first, if
-// its dataplane is a [Claimer]: if the agent ends in between, the next one finds the rules again.
+// captured live on.
 func (w *worker) takeOver(ctx context.Context) error {
 	if w.alone {
 		return nil
 	}
+	err := w.agent.options.takeOver(ctx, w.namespace, ambient.Recognise)
+	w.alone = err == nil
+	return err
+}
+
+// takeOver removes the rules of Istio's own agent from a namespace in which the agent's are in
+// place. The routes and policy rules that both have alike become the agent's first, if its
+// dataplane is a [Claimer]: if the agent ends in between, the next one finds the rules again.
+func (o *Options) takeOver(
+	ctx context.Context, in *interception.Netns, recognise func([]interception.ForeignChain, ambient.Numbers) ([]ambient.Recognised, error),
+) error {
 	var errs []error
 	left := map[ambient.Program][]string{} // the differences of rules that no dataplane has recognised
-	for _, d := range w.agent.options.TakeOver {
-		state, err := d.Observe(ctx, w.namespace, w.agent.options.Owner)
+	for _, d := range o.TakeOver {
+		state, err := d.Observe(ctx, in, o.Owner)
 		if err != nil {
 			return fmt.Errorf("look for rules of Istio's own agent: %w", err)
 		}
-		found, err := ambient.Recognise(state.Foreign, w.agent.options.Numbers)
+		found, err := recognise(state.Foreign, o.Numbers)
 		if err != nil {
 			return err
 		}
 		for _, rules := range found {
 			if len(rules.Differences) == 0 {
 				delete(left, rules.Program)
-				errs = append(errs, w.replace(ctx, d, rules.Chains))
+				errs = append(errs, o.replace(ctx, in, d, rules.Chains))
 			} else if known, seen := left[rules.Program]; !seen || len(rules.Differences) < len(known) {
 				left[rules.Program] = rules.Differences // the fewest are those that the dataplane decodes best
 			}
 		}
 	}
 	for _, program := range slices.Sorted(maps.Keys(left)) {
-		errs = append(errs, fmt.Errorf("%w: by %s: %s: remove them, or what has changed them",
-			ErrUpstream, program, strings.Join(left[program], "; ")))
+		errs = append(errs, fmt.Errorf("%w: by %s in %s: %s: remove them, or what has changed them",
+			ErrUpstream, program, in, strings.Join(left[program], "; ")))
 	}
-	err := errors.Join(errs...)
-	w.alone = err == nil
-	return err
+	return errors.Join(errs...)
 }
 
 // replace claims what both have alike, and removes the former chains.
-func (w *worker) replace(ctx context.Context, former ForeignDataplane, chains []interception.ForeignChain) error {
-	if claimer, is := w.agent.options.Dataplane.(Claimer); is {
-		if err := claimer.Claim(ctx, w.namespace, w.agent.options.Owner); err != nil && !errors.Is(err, interception.ErrUnsupported) {
+func (o *Options) replace(ctx context.Context, in *interception.Netns, former ForeignDataplane, chains []interception.ForeignChain) error {
+	if claimer, is := o.Dataplane.(Claimer); is {
+		if err := claimer.Claim(ctx, in, o.Owner); err != nil && !errors.Is(err, interception.ErrUnsupported) {
 			return err
 		}
 	}
-	return former.RemoveForeign(ctx, w.namespace, chains)
+	return former.RemoveForeign(ctx, in, chains)
 }

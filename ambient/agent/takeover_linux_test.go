@@ -26,7 +26,7 @@ import (
 )
 
 // foreignDataplanes return those that find what other programs have.
-func foreignDataplanes(t *testing.T) []ForeignDataplane {
+func foreignDataplanes(t testing.TB) []ForeignDataplane {
 	t.Helper()
 	native, err := nftables.New(nftables.Options{Foreign: true})
 	if err != nil {

@@ -59,7 +59,7 @@ func TestWithdrawAll(t *testing.T) {
 	if decision, err := n.hand(t.Context(), a, "c", later); err != nil || decision.Capture || decision.Reason != ReasonWithdrawn {
 		t.Errorf("the plugin gets %+v, %v for a new pod", decision, err)
 	}
-	a.sets.keep(ended(), func([]string, []netip.Addr) []netip.Addr { return nil }) // a round
+	a.sets.keep(ended(), func([]string, []netip.Addr) []netip.Addr { return nil }, a.takeOverHost) // a round
 	if n.hostRules() || len(a.Pods()) > 0 {
 		t.Errorf("after a round the host has rules: %t, and the agent deals with %s", n.hostRules(), describe(a))
 	}

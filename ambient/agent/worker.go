@@ -338,12 +338,14 @@ func (w *worker) finish(ctx context.Context, wanted ambient.Wanted) error {
 		case <-ctx.Done():
 		}
 	}
-	return w.agent.bounded(ctx, func() error {
+	err := w.agent.bounded(ctx, func() error {
 		if err := w.move(ctx); err != nil {
 			return err
 		}
 		return w.takeOver(ctx)
 	})
+	w.agent.sets.nudgeToTakeOver()
+	return err
 }
 
 // advanceServed goes on after the proxy has acknowledged the pod. The rules have not changed since

@@ -201,6 +201,13 @@ func agentOptions(ctx context.Context, o options, report *reporter, log *slog.Lo
 		WithoutNotices: func(err error) {
 			log.Warn("changes of rules by other programs are found in rounds only: grant NET_BROADCAST to have them noticed", "error", err)
 		},
+		ObserveHost: func(err error) {
+			if err != nil {
+				log.Error("the host's rules are not as they should be", "error", err)
+				return
+			}
+			log.Info("the host's rules are as they should be again")
+		},
 		Proxy: zds.Options{Observe: func(e zds.Event) {
 			report.proxy(e)
 			log.Log(ctx, levelOf(e.Err), "proxy", "connection", e.Connection, "request", e.Request.Kind.String(),

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/internal/upkeep"
+)
+
+// takeOverHost removes the rules of Istio's own agent from the host, once all pods of the mesh are
+// in the agent's sets: until then probes of some reach them by the former rules. It returns why it
+// could not, and does nothing before the time to try again.
+func (a *Agent) takeOverHost(ctx context.Context) error {
+	if !a.sets.mayTakeOver() || !a.allInSets() {
+		return a.sets.refused()
+	}
+	err := a.options.takeOver(ctx, a.options.Host, ambient.RecogniseHost)
+	a.sets.tookOver(err)
+	return err
+}
+
+// allInSets reports whether the feed is complete, and each pod of the mesh is in the host's sets.
+func (a *Agent) allInSets() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.complete {
+		return false
+	}
+	for uid, pod := range a.pods {
+		if decision, known := a.decide(uid); pod.Finished() || known && !decision.Capture {
+			continue
+		}
+		if w := a.workers[uid]; w == nil || !w.current().Seen.InSets {
+			return false
+		}
+	}
+	return true
+}
+
+// upstreamHost is what is left of Istio's own agent on the host. The sets' mu guards it.
+type upstreamHost struct {
+	gone     bool // and was looked for
+	err      error
+	failures upkeep.Series
+	again    time.Time // when to try again after err
+}
+
+// nudgeToTakeOver is nudge as long as rules of Istio's own agent may be on the host.
+func (s *sets) nudgeToTakeOver() {
+	if s.mayTakeOver() {
+		s.nudge()
+	}
+}
+
+// mayTakeOver reports whether rules of Istio's own agent may be on the host, and it is time to
+// remove them.
+func (s *sets) mayTakeOver() bool {
+	if s.options.Host == nil || len(s.options.TakeOver) == 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.upstream.gone && !s.suspended && !time.Now().Before(s.upstream.again)
+}
+
+// refused returns why the rules of Istio's own agent are still there.
+func (s *sets) refused() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.upstream.err
+}
+
+// tookOver notes that the rules of Istio's own agent are gone or, with an error, that this is to be
+// tried again later.
+func (s *sets) tookOver(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.upstream.gone, s.upstream.err = err == nil, err
+	if err != nil {
+		now := time.Now()
+		pause := s.upstream.failures.Next(now)
+		s.upstream.again = now.Add(pause)
+		time.AfterFunc(pause, s.nudge)
+	}
+}
