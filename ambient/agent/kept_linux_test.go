@@ -235,7 +235,8 @@ func killedWithoutFeed(t *testing.T, step ambient.Step, enrolled bool) {
 	n.awaitSelection(first, map[bool]string{true: "b", false: "a b"}[enrolled])
 	end()
 	n.killAt(step, life{
-		Socket: n.options.Socket, Journal: n.options.Journal.Directory, Host: host.Namespace.Path(), Pods: n.paths, Enrolled: enrolled,
+		Dataplane: "nftables", Socket: n.options.Socket, Journal: n.options.Journal.Directory, Host: host.Namespace.Path(),
+		Pods: n.paths, Enrolled: enrolled,
 	})
 	before := n.state(pods["a"])
 	second, stop := n.run()

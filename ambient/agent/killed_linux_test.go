@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -18,38 +19,59 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/victim"
 )
 
-var kills = flag.Int("kills", 400, "how many agents are killed: half of them enrol pods, the others withdraw them")
+var kills = flag.Int("kills", 400, "how many agents are killed that write by nftables, and a tenth of it by each flavour of iptables: "+
+	"half of them enrol pods, the others withdraw them")
 
 // life is what an agent that is killed is told.
 type life struct {
-	Socket, Journal, Host string
-	Pods                  map[string]string // paths of namespaces by UID
-	Enrolled              bool
-	Until                 ambient.Step // of pod a, before which it waits to be killed; empty to go on
-	Reached               string       // the file that it makes then
+	Dataplane, Socket, Journal, Host string
+	Pods                             map[string]string // paths of namespaces by UID
+	Enrolled                         bool
+	Until                            ambient.Step // of pod a, before which it waits to be killed; empty to go on
+	Reached                          string       // the file that it makes then
 }
 
-// TestKilled kills agents (SIGKILL) at random instants of enrolments and withdrawals. The agent
-// that follows brings each pod where it should be. Meanwhile the pods make connections: none fails,
-// and from the first one that is captured on, all are, as long as the pods are wanted.
+// TestKilled kills agents (SIGKILL) at random instants of enrolments and withdrawals, by each
+// backend. The agent that follows brings each pod where it should be. Meanwhile the pods make
+// connections: none fails, and from the first one that is captured on, all are, as long as the pods
+// are wanted. By iptables that holds for each family by itself, a connection may wait for a second
+// or more while a guard drops it, and half of the agents are killed with the programs that they
+// run.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	if task, is := victim.Task(); is {
 		beKilled(t, task)
 		return
 	}
-	n := newNode(t)
+	for name, dataplane := range hostDataplanes(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.dataplane, n.options.Dataplane, n.options.Sets = dataplane, dataplane, dataplane
+			if name == "nftables" {
+				n.killInRounds(name, *kills, map[string]*dataplanetest.Pod{"a": n.pod("a"), "b": n.pod("b")})
+			} else {
+				n.familyByFamily = true
+				n.killInRounds(name, *kills/10, map[string]*dataplanetest.Pod{"a": n.patient("a"), "b": n.patient("b")})
+			}
+		})
+	}
+}
+
+func (n *node) killInRounds(dataplane string, rounds int, pods map[string]*dataplanetest.Pod) {
+	t := n.t
+	t.Helper()
 	host := sandboxtest.NewPod(t)
 	n.options.Host = host.Netns
-	pods := map[string]*dataplanetest.Pod{"a": n.pod("a"), "b": n.pod("b")}
 	n.proxy()
 	made := 0
-	for round := range *kills {
+	for round := range rounds {
 		enrolled := round%4 < 2 // each follows itself as well as the other
 		end := n.call(pods, round%4)
 		n.kill(life{
-			Socket: n.options.Socket, Journal: n.options.Journal.Directory, Host: host.Namespace.Path(), Pods: n.paths, Enrolled: enrolled,
-		})
+			Dataplane: dataplane, Socket: n.options.Socket, Journal: n.options.Journal.Directory, Host: host.Namespace.Path(),
+			Pods: n.paths, Enrolled: enrolled,
+		}, round)
 		if round%4 == 1 {
 			made += end()
 			for uid, pod := range pods {
@@ -69,7 +91,7 @@ func TestKilled(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("the pods have made %d connections in %d rounds", made, *kills)
+	t.Logf("the pods have made %d connections in %d rounds", made, rounds)
 }
 
 // call has pods make one connection after another, on alternating families, until end is called,
@@ -81,8 +103,14 @@ func (n *node) call(pods map[string]*dataplanetest.Pod, round int) (end func() i
 	n.t.Helper()
 	destinations := []netip.Addr{netip.MustParseAddr("198.51.100.7"), netip.MustParseAddr("2001:db8:7::7")}
 	wanted, changed := round < 2, map[string]bool{}
+	of := func(uid string, family int) string {
+		if n.familyByFamily {
+			return fmt.Sprint(uid, family)
+		}
+		return uid
+	}
 	for uid := range pods {
-		changed[uid] = round%2 == 1
+		changed[of(uid, 0)], changed[of(uid, 1)] = round%2 == 1, round%2 == 1
 	}
 	ctx, cancel := context.WithCancel(n.t.Context())
 	made, done := 0, make(chan struct{})
@@ -97,8 +125,8 @@ func (n *node) call(pods map[string]*dataplanetest.Pod, round int) (end func() i
 				}
 				switch captured := n.relayed(pod) > before; {
 				case captured == wanted:
-					changed[uid] = true
-				case changed[uid]:
+					changed[of(uid, made%2)] = true
+				case changed[of(uid, made%2)]:
 					n.t.Errorf("round %d, pod %s: connection %d was captured: %t, and one before it was not so", round, uid, made, captured)
 				}
 				made++
@@ -114,8 +142,9 @@ func (n *node) call(pods map[string]*dataplanetest.Pod, round int) (end func() i
 	return end
 }
 
-// kill starts an agent and kills it.
-func (n *node) kill(l life) {
+// kill starts an agent and kills it: in four of eight rounds with the programs that it runs, if it
+// runs any.
+func (n *node) kill(l life, round int) {
 	n.t.Helper()
 	task, err := json.Marshal(l)
 	if err != nil {
@@ -125,8 +154,12 @@ func (n *node) kill(l life) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	instant := time.Duration(rand.Int64N(int64(40 * time.Millisecond)))
-	end, err := process.Run(victim.Ending{When: victim.After(instant)})
+	longest := 40 * time.Millisecond
+	if n.familyByFamily { // and programs run
+		longest = 200 * time.Millisecond
+	}
+	instant := time.Duration(rand.Int64N(int64(longest)))
+	end, err := process.Run(victim.Ending{When: victim.After(instant), Group: n.familyByFamily && round%8 < 4})
 	if err != nil || !end.Killed {
 		n.t.Fatalf("killed after %s: %+v, %v", instant, end, err)
 	}
@@ -185,7 +218,8 @@ func beKilled(t *testing.T, task string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := newNode(t)
+	n, dataplane := newNode(t), hostDataplanes(t)[l.Dataplane]
+	n.options.Dataplane, n.options.Sets = dataplane, dataplane
 	n.options.Socket, n.options.Journal.Directory, n.options.Host, n.paths = l.Socket, l.Journal, host, l.Pods
 	news := all(l.Enrolled)
 	if l.Until != "" {

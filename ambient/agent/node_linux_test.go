@@ -40,6 +40,8 @@ type node struct {
 	feed      chan ambient.Change
 	calls     atomic.Uint32 // how many connections call has made
 	command   string        // the proxy that takes the stand-in's place, if any
+	// familyByFamily reports that the dataplane writes the rules of one family after the other's.
+	familyByFamily bool
 
 	mu        sync.Mutex
 	changed   chan struct{} // closed when the agent tells something
