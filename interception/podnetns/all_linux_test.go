@@ -138,6 +138,9 @@ func TestFindAllEnds(t *testing.T) {
 	}
 }
 
+// mostOfOne is how many times as long a search for 200 pods may take as one for a single pod.
+const mostOfOne = 3.0
+
 // BenchmarkFindAll finds 200 pods of a node with 2,000 processes, and one of them, and reports the
 // ratio as x/one.
 func BenchmarkFindAll(b *testing.B) {
@@ -165,4 +168,7 @@ func BenchmarkFindAll(b *testing.B) {
 	}
 	b.ReportMetric(float64(all)/float64(one), "x/one")
 	b.ReportMetric(float64(one)/float64(b.N), "ns/one")
+	if times := float64(all) / float64(one); b.N >= 20 && times > mostOfOne {
+		b.Errorf("NOT MET: 200 pods take %.1f times one, and the limit is %.0f", times, mostOfOne)
+	}
 }
