@@ -90,11 +90,14 @@ func (d *decision) target(consider func(name string) bool) (string, error) {
 		if !found {
 			return "", waiting("for %s, which is to be the primary configuration", d.want.Primary)
 		}
+		if d.isHalfWritten(name) {
+			return "", unfinished(name)
+		}
 		return name, nil
 	}
 	name, err := d.dir.primary(consider)
 	if halfWritten := d.halfWritten(name, consider); halfWritten != "" {
-		return "", waiting("for another program to finish writing %s", halfWritten)
+		return "", unfinished(halfWritten)
 	}
 	switch {
 	case errors.Is(err, conflist.ErrNoPrimary):
@@ -137,22 +140,36 @@ func (d *decision) named() (name string, found bool) {
 	return "", false
 }
 
-// halfWritten returns a file that sorts before the found one, was written a moment ago and ends too
-// early: a program is still writing it, and a runtime will take it when it is complete. Plan.Again
-// is set to the time at which it counts as broken.
+// halfWritten returns a half-written file that sorts before the found one: a runtime will take it
+// when it is complete.
 func (d *decision) halfWritten(found string, consider func(name string) bool) string {
 	for _, name := range d.dir.names() {
-		f := d.dir.content(name)
-		if f == nil || !relevant(name) || isBackup(name) || !consider(name) || (found != "" && name >= found) {
+		if !relevant(name) || isBackup(name) || !consider(name) || (found != "" && name >= found) {
 			continue
 		}
-		if until := f.Time.Add(settleTime); endsEarly(f.Data) && until.After(d.now) {
-			d.plan.Again = until
+		if d.isHalfWritten(name) {
 			return name
 		}
 	}
 	return ""
 }
+
+// isHalfWritten reports whether a file was written a moment ago and ends too early: a program is
+// still writing it. Plan.Again is set to the time at which it counts as broken.
+func (d *decision) isHalfWritten(name string) bool {
+	f := d.dir.content(name)
+	if f == nil || !endsEarly(f.Data) {
+		return false
+	}
+	until := f.Time.Add(settleTime)
+	if !until.After(d.now) {
+		return false
+	}
+	d.plan.Again = until
+	return true
+}
+
+func unfinished(name string) error { return waiting("for another program to finish writing %s", name) }
 
 // endsEarly reports whether more bytes could make a document a configuration.
 func endsEarly(doc []byte) bool {

@@ -144,3 +144,23 @@ func TestWaitsForAFileThatIsBeingWritten(t *testing.T) {
 		t.Errorf("installed in %s, %v", plan.File, err)
 	}
 }
+
+// TestWaitsForANamedFileThatIsBeingWritten is the same for the primary configuration that the
+// caller names: another program truncates it, and writes it anew.
+func TestWaitsForANamedFileThatIsBeingWritten(t *testing.T) {
+	t.Parallel()
+	for _, written := range []int{0, 100} {
+		n := newNode(t, reconciler.Splice)
+		n.options.Now, n.options.Want.Primary = nil, "10-calico.conflist"
+		n.write("10-calico.conflist", calicoList, 0o640)
+		n.install()
+		n.write("10-calico.conflist", calicoList[:written], 0o640)
+		if plan := n.waits(); plan.Again.IsZero() || !strings.Contains(plan.Err.Error(), "another program to finish writing 10-calico.conflist") {
+			t.Errorf("%d bytes: %v, again at %v", written, plan.Err, plan.Again)
+		}
+		n.write("10-calico.conflist", calicoList, 0o640)
+		if plan := n.ensure(); !plan.Restores() {
+			t.Errorf("%d bytes: %v", written, plan)
+		}
+	}
+}
