@@ -3,6 +3,7 @@
 package ambientpart
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/child"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
@@ -34,7 +36,7 @@ type Ambient struct {
 	end     context.CancelCauseFunc // of the process that runs
 }
 
-// Options configure the process to start. All fields must be set.
+// Options configure the process to start. All fields but AskEvery and Silence must be set.
 type Options struct {
 	// Command returns the program and its arguments; it is called at each start.
 	Command func() ([]string, error)
@@ -50,12 +52,21 @@ type Options struct {
 	OnFailure func(step string)
 	// OnCount is called for everything else that the process has counted. It must not block.
 	OnCount func(ambientnews.Count)
+	// AskEvery is how often the process is asked at Events whether it still answers; 5 s if zero.
+	AskEvery time.Duration
+	// Silence is how long it may leave that unanswered before it is ended and started again; 10 s
+	// if zero.
+	Silence time.Duration
 }
 
 // New returns the parts of ambient mode, and starts nothing yet.
-func New(o Options) *Ambient { return &Ambient{options: o, news: make(chan struct{}, 1)} }
+func New(o Options) *Ambient {
+	o.AskEvery, o.Silence = cmp.Or(o.AskEvery, defaultAskEvery), cmp.Or(o.Silence, defaultSilence)
+	return &Ambient{options: o, news: make(chan struct{}, 1)}
+}
 
-// Part returns the part that runs the process. It is ready once the agent knows the node's pods.
+// Part returns the part that runs the process. It is ready once the agent knows the node's pods. A
+// process that does not answer any more is ended, and so started again.
 func (a *Ambient) Part() parts.Part { return parts.Part{Name: PartName, Check: a.check, Run: a.run} }
 
 // ProxyPart returns the part that is ready while a proxy is connected. The node is ready without
@@ -109,10 +120,13 @@ func (a *Ambient) run(ctx context.Context, say func(string)) error {
 		}
 	}
 	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
 	a.mu.Lock()
 	a.end = end
 	a.mu.Unlock()
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer end(nil) // first: it ends what is waited for
+	group.Go(func() { a.listen(ctx, say, end) })
 	return ended(child.Process{
 		Name: "node-ambient", Command: command, Log: a.options.Log, OnLine: func(line []byte) { a.takeLine(line, say) },
 	}.Run(ctx))
@@ -156,7 +170,7 @@ func (a *Ambient) takeLine(text []byte, say func(string)) {
 		say("") // the newer process serves the plugin, too
 		a.nudge()
 	case line.Node != nil:
-		a.state(func(s *state) bool { s.node, s.standsBy = *line.Node, false; return true })
+		a.state(func(s *state) bool { s.node, s.began, s.standsBy = *line.Node, true, false; return true })
 		say(notComplete(*line.Node))
 		a.nudge()
 	}

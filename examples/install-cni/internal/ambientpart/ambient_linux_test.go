@@ -5,8 +5,6 @@ package ambientpart
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -26,21 +24,10 @@ const patience = testlog.Patience
 
 // TestMain is also the process, if it is called with lines to report.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 4 && os.Args[1] == "play" {
-		os.Exit(play(os.Args[2], os.Args[3]))
+	if len(os.Args) == 5 && os.Args[1] == "play" {
+		os.Exit(play(os.Args[2], os.Args[3], manner(os.Args[4])))
 	}
 	os.Exit(m.Run())
-}
-
-// play is a process that has a socket and reports lines. It ends with its input.
-func play(socket, lines string) int {
-	if err := os.WriteFile(socket, nil, 0o600); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	fmt.Println(lines)
-	_, _ = io.Copy(io.Discard, os.Stdin) // however the input ends
-	return 0
 }
 
 // fixture runs the parts.
@@ -54,29 +41,42 @@ type fixture struct {
 
 	mu    sync.Mutex
 	lines string
+	as    manner
 }
 
+// start runs the parts with a process that answers.
 func start(t *testing.T, lines ...string) *fixture {
 	t.Helper()
+	return startAs(t, answering, Options{}, lines...)
+}
+
+// startAs runs the parts with a process of a manner. AskEvery and Silence are those of the options.
+func startAs(t *testing.T, as manner, o Options, lines ...string) *fixture {
+	t.Helper()
 	f := &fixture{
+		as:    as,
 		state: health.NewState(), log: testlog.New(), lines: strings.Join(lines, "\n"), requests: make(chan ambientnews.Request, 10),
 		failures: make(chan string, 10), counts: make(chan ambientnews.Count, 10),
 	}
 	log := slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	socket := filepath.Join(t.TempDir(), "run", "events")
-	f.Ambient = New(Options{
-		Command: func() ([]string, error) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			if f.lines == "" {
-				return nil, errors.New("no program")
-			}
-			return []string{os.Args[0], "play", socket, f.lines}, nil
-		},
-		Events: socket, Proxy: filepath.Join(t.TempDir(), "ztunnel", "proxy"), Log: log,
-		OnRequest: func(r ambientnews.Request) { f.requests <- r }, OnFailure: func(step string) { f.failures <- step },
-		OnCount: func(c ambientnews.Count) { f.counts <- c },
-	})
+	o.Command = func() ([]string, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.lines == "" {
+			return nil, errors.New("no program")
+		}
+		return []string{os.Args[0], "play", socket, f.lines, string(f.as)}, nil
+	}
+	o.Events, o.Proxy, o.Log = socket, filepath.Join(t.TempDir(), "ztunnel", "proxy"), log
+	o.OnFailure, o.OnCount = func(step string) { f.failures <- step }, func(c ambientnews.Count) { f.counts <- c }
+	o.OnRequest = func(r ambientnews.Request) {
+		select {
+		case f.requests <- r:
+		default: // the test has seen enough
+		}
+	}
+	f.Ambient = New(o)
 	f.state.LookWithin = patience
 	f.state.LogTo(log)
 	supervisor := parts.New(f.state, log, f.Part(), f.ProxyPart())
@@ -87,10 +87,11 @@ func start(t *testing.T, lines ...string) *fixture {
 	return f
 }
 
+// set sets what processes that are started from now on report. They answer.
 func (f *fixture) set(lines string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.lines = lines
+	f.lines, f.as = lines, answering
 }
 
 // await waits until the reason of a part contains the text; empty means that it is ready.

@@ -9,5 +9,6 @@
 // may only start on a node that is ready.
 //
 // Goals: the daemon links no agent, and survives every failure of the process, which is started
-// again when it ends. Non-goals: answers about single pods, which node-ambient gives at its socket.
+// again when it ends, and when it does not answer any more. Non-goals: answers about single pods,
+// which node-ambient gives at its socket.
 package ambientpart

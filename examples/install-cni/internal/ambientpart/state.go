@@ -60,6 +60,7 @@ func kindOf(p ambientnews.Pod) Kind {
 // state is what a process has reported.
 type state struct {
 	standsBy bool
+	began    bool // node is reported: the process serves its sockets
 	node     ambientnews.Node
 	pods     map[string]ambientnews.Pod // by UID
 }
