@@ -47,7 +47,12 @@ type sharedListener struct {
 }
 
 func newEndpoint(place Place, path string, mail *mailbox) (*endpoint, error) {
-	namespace, err := sandbox.NewNamespace(path)
+	return endpointIn(sandbox.NewNamespace, place, path, mail)
+}
+
+// endpointIn makes an endpoint in a namespace that create makes.
+func endpointIn(create func(path string) (*sandbox.Namespace, error), place Place, path string, mail *mailbox) (*endpoint, error) {
+	namespace, err := create(path)
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,11 @@ func openNetwork(ctx context.Context, directory string, o PodOptions) (_ *networ
 			err = errors.Join(err, n.close())
 		}
 	}()
-	if n.pod, err = newEndpoint(InPod, filepath.Join(directory, "pod"), n.mail); err != nil {
+	create := sandbox.NewNamespace
+	if o.OwnUsers {
+		create = sandbox.NewNamespaceOfUsers
+	}
+	if n.pod, err = endpointIn(create, InPod, filepath.Join(directory, "pod"), n.mail); err != nil {
 		return nil, err
 	}
 	if n.elsewhere, err = newEndpoint(Elsewhere, filepath.Join(directory, "elsewhere"), n.mail); err != nil {
