@@ -20,9 +20,20 @@ type enroller struct{ agent *agent.Agent }
 func (e enroller) Enrol(ctx context.Context, pod event.Pod, namespace *os.File) (interception.Decision, error) {
 	decision, err := e.agent.Enrol(ctx, podOf(pod), namespace)
 	if err != nil {
-		return decision, &event.Error{Code: codeOf(err), Message: err.Error()}
+		return decision, &event.Error{Code: codeIn(ctx, err), Message: err.Error()}
 	}
 	return decision, nil
+}
+
+// codeIn is codeOf for a request with this context. If that was cancelled before the request's time
+// was over, this process ends or hands over: the plugin has to ask the next one.
+func codeIn(ctx context.Context, err error) event.Code {
+	code := codeOf(err)
+	waited := code == event.CodeUnfinished || code == event.CodeUnknownPod
+	if waited && errors.Is(ctx.Err(), context.Canceled) {
+		return event.CodeStopped
+	}
+	return code
 }
 
 // Leave implements [event.Leaver].

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,7 +32,10 @@ type process struct {
 	t     testing.TB
 	cmd   *exec.Cmd
 	input io.Closer
-	lines <-chan string // of its report and of its log
+	news  chan struct{} // signals that there are new lines
+
+	mu    sync.Mutex
+	lines []string // of its report and of its log, from the first that was not awaited yet
 }
 
 // build builds the program.
@@ -57,27 +61,41 @@ func begin(t testing.TB, program string, args ...string) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it may have ended
-	lines := make(chan string, 10000)
+	p := &process{t: t, cmd: cmd, input: input, news: make(chan struct{}, 1)}
 	go func() {
-		defer close(lines)
 		for scanner := bufio.NewScanner(reader); scanner.Scan(); {
-			lines <- scanner.Text()
+			p.mu.Lock()
+			p.lines = append(p.lines, scanner.Text())
+			p.mu.Unlock()
+			select {
+			case p.news <- struct{}{}:
+			default: // news is pending already
+			}
 		}
 	}()
-	return &process{t, cmd, input, lines}
+	return p
 }
 
-// await waits for a line with a text.
+// await waits for a line with a text, after the one that was awaited last.
 func (p *process) await(text string) {
 	p.t.Helper()
-	for seen := ""; ; {
+	for seen := 0; ; {
+		p.mu.Lock()
+		found := slices.IndexFunc(p.lines[seen:], func(line string) bool { return strings.Contains(line, text) })
+		if found >= 0 {
+			p.lines = p.lines[seen+found+1:]
+		}
+		seen = len(p.lines)
+		p.mu.Unlock()
+		if found >= 0 {
+			return
+		}
 		select {
-		case line := <-p.lines:
-			if seen += line + "\n"; strings.Contains(line, text) {
-				return
-			}
+		case <-p.news:
 		case <-time.After(time.Minute):
-			p.t.Fatalf("no line has %q:\n%s", text, seen)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.t.Fatalf("no line has %q:\n%s", text, strings.Join(p.lines, "\n"))
 		}
 	}
 }

@@ -16,6 +16,9 @@
 // and one whose annotations, if the runtime passes them, tell of a sidecar. Any other pod costs one
 // request to the agent. The API server is asked only while the agent is away.
 //
+// While one agent hands over to another, as in every update, the plugin asks again for a second
+// before it asks the API server, and then for eight more unless the pod is not in the mesh.
+//
 // DEL tells the agent that the sandbox ends, so that its addresses leave the host's sets before
 // another pod has them. It waits a second at most, and succeeds whatever the agent does.
 //

@@ -39,8 +39,8 @@ type Hook struct {
 	// UserAgent names the plugin to the API server; "meshcni" if empty.
 	UserAgent string
 	// Backoff says how long to wait after the given number of failures, before the hook asks the
-	// agent or the API server again. If nil, it is a second for the agent, and podsource's own pauses
-	// for the API server.
+	// agent or the API server again. If nil, it is a twentieth of a second for an agent that may be
+	// handing over, later a second, and podsource's own pauses for the API server.
 	Backoff func(failures int) time.Duration
 }
 
@@ -94,6 +94,9 @@ type addition struct {
 // decide has the agent decide.
 func (a *addition) decide(ctx context.Context) (_ interception.Decision, decided bool, _ error) {
 	decision, err := event.Enrol(ctx, a.socket, a.pod, a.namespace)
+	if isReplaced(err) {
+		decision, err = a.askAgain(ctx, err, handOver())
+	}
 	if isUnanswered(err) {
 		return a.decideAlone(ctx, err)
 	}

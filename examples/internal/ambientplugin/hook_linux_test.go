@@ -108,13 +108,49 @@ func TestGivesUp(t *testing.T) {
 	hook := ambientplugin.Hook{Backoff: func(int) time.Duration { return 0 }}
 	_, decided, err := hook.Before(t.Context(), n.request)
 	var failure *plugin.Error
-	if decided || !errors.As(err, &failure) || failure.Code != 200 || requests.Load() != 9 {
+	if decided || !errors.As(err, &failure) || failure.Code != 200 || requests.Load() != 29 {
 		t.Errorf("Before = %v, %v after %d requests", decided, err, requests.Load())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	hook.Backoff = func(int) time.Duration { cancel(); return time.Hour }
-	if _, _, err := hook.Before(ctx, n.request); !errors.As(err, &failure) || failure.Code != 200 || requests.Load() != 10 {
+	if _, _, err := hook.Before(ctx, n.request); !errors.As(err, &failure) || failure.Code != 201 || requests.Load() != 30 {
 		t.Errorf("Before = %v after %d requests", err, requests.Load())
+	}
+}
+
+// endings answers like agents that end before they answer, so many times, and then like one that
+// enrols the pod.
+func endings(times int) func(net.Conn) {
+	return func(conn net.Conn) {
+		if times--; times < 0 {
+			_, _ = fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 36\r\n\r\n"+`{"capture":true,"reason":"selected"}`)
+		}
+	}
+}
+
+// TestHandOver has one agent hand over to another: the pod is enrolled, and the API server is not
+// asked.
+func TestHandOver(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, notAsked(t))
+	n.listen(t, endings(3))
+	if decision, decided, err := (ambientplugin.Hook{}).Before(t.Context(), n.request); !decided || err != nil {
+		t.Errorf("Before = %v, %v, %v", decision, decided, err)
+	}
+}
+
+// TestHandOverWhileTheServerIsAway has an agent that is away for longer, and no API server that
+// tells about the pod. The pod waits for the agent, even where it might start without.
+func TestHandOverWhileTheServerIsAway(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []pluginconf.FailPolicy{{Default: pluginconf.FailClosed}, {Default: pluginconf.FailOpen}} {
+		n := newNode(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+		n.listen(t, endings(25))
+		n.request.Config.FailPolicy = policy
+		hook := ambientplugin.Hook{Backoff: func(int) time.Duration { return 0 }}
+		if decision, decided, err := hook.Before(t.Context(), n.request); !decided || err != nil {
+			t.Errorf("%+v: Before = %v, %v, %v", policy, decision, decided, err)
+		}
 	}
 }
 
