@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -25,6 +26,7 @@ type reporter struct {
 	mu      sync.Mutex
 	to      io.Writer
 	pods    map[string]ambientnews.Pod // those that were reported, by UID
+	warned  map[string]string          // what was logged of the pods' annotations, by UID
 	node    ambientnews.Node
 	began   bool         // node is reported
 	proxies map[int]bool // the connections that said hello
@@ -57,6 +59,7 @@ func (r *reporter) pod(p agent.Pod) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.warn(p)
 	if r.pods[p.UID] == news {
 		return
 	}
@@ -66,8 +69,24 @@ func (r *reporter) pod(p agent.Pod) {
 	r.pods[p.UID] = news
 	if news.Left() {
 		delete(r.pods, p.UID)
+		delete(r.warned, p.UID)
 	}
 	r.line(ambientnews.Line{Pod: &news})
+}
+
+// warn logs which annotations of a pod have no effect, once. The caller holds mu.
+func (r *reporter) warn(p agent.Pod) {
+	text := fmt.Sprint(p.Warnings)
+	if len(p.Warnings) == 0 || text == r.warned[p.UID] {
+		return
+	}
+	if r.warned == nil {
+		r.warned = map[string]string{}
+	}
+	r.warned[p.UID] = text
+	for _, warning := range p.Warnings {
+		r.log.Warn("an annotation of a pod has no effect", "pod", p.Namespace+"/"+p.Name, "annotation", warning.String())
+	}
 }
 
 // feed reports what has changed by an event of the feed.
