@@ -4,7 +4,6 @@ package main
 
 import (
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -88,15 +87,8 @@ func TestAmbientMode(t *testing.T) {
 	eventually(t, "the pod is counted", enrolled)
 	wantAmbientRules(t, ns, true)
 
-	started := regexp.MustCompile(`msg="a program was started" program=node-ambient process=(\d+)`)
-	pid, err := strconv.Atoi(started.FindStringSubmatch(p.log.String())[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	p.waitLog("started again", func() bool { return len(started.FindAllString(p.log.String(), -1)) == 2 })
+	p.signalAgent(syscall.SIGKILL)
+	p.waitLog("started again", func() bool { return p.agentStarts() == 2 })
 	eventually(t, "the pod is counted again", enrolled)
 	wantAmbientRules(t, ns, true)
 
@@ -109,7 +101,7 @@ func TestAmbientMode(t *testing.T) {
 		return strings.Contains(body, "\nmeshcni_ambient_pods{state=\"enrolled\"} 0\n") && strings.Contains(body, "\nmeshcni_ambient_pods{state=\"leaving\"} 0\n")
 	})
 	wantAmbientRules(t, ns, false)
-	if got := len(started.FindAllString(p.log.String(), -1)); got != 3 {
+	if got := p.agentStarts(); got != 3 {
 		t.Errorf("node-ambient was started %d times, want once more for the setting", got)
 	}
 
@@ -122,6 +114,40 @@ func TestAmbientMode(t *testing.T) {
 	if text := p.log.String(); !strings.Contains(text, `msg="all pods have left the mesh" pods=1`) || n.hasEntry("10-calico.conflist") {
 		t.Errorf("after the uninstall the entry is there: %v\n%s", n.hasEntry("10-calico.conflist"), text)
 	}
+}
+
+// agentStarted is what the daemon logs when it starts node-ambient.
+const agentStarted = `msg="a program was started" program=node-ambient process=`
+
+// agentStarts returns how often node-ambient was started.
+func (p *process) agentStarts() int { return strings.Count(p.log.String(), agentStarted) }
+
+// signalAgent sends a signal to the node-ambient that was started last.
+func (p *process) signalAgent(signal syscall.Signal) {
+	p.node.t.Helper()
+	text := p.log.String()
+	number, _, _ := strings.Cut(text[strings.LastIndex(text, agentStarted)+len(agentStarted):], " ")
+	pid, err := strconv.Atoi(number)
+	if err == nil {
+		err = syscall.Kill(pid, signal)
+	}
+	if err != nil {
+		p.node.t.Fatal(err)
+	}
+}
+
+// TestHungAgentIsStartedAgain stops node-ambient, which then neither answers nor ends: the daemon
+// says so, and starts it again.
+func TestHungAgentIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	n := newReadyNode(t)
+	n.inAmbientMode(t)
+	p := n.startReady()
+	p.signalAgent(syscall.SIGSTOP)
+	p.waitLine("not ready", "ambient: ", "has not answered for 10s")
+	p.waitLog("started again", func() bool { return p.agentStarts() == 2 })
+	p.waitReady()
+	p.wantMetrics(`meshcni_part_restarts_total{part="ambient"} 1`, `meshcni_part_ready{part="ambient"} 1`)
 }
 
 // wantAmbientRules checks whether the pod has rules of ambient mode.

@@ -65,7 +65,14 @@ type task struct {
 	ended  bool // the last pass failed at the end of the daemon
 	fights bool // another program keeps undoing what the piece does
 	logged int  // restores at the last report
+	right  bool // the piece was right, and nothing else was reported since
+
+	unfinished time.Time // since when another program is writing a file; zero: no program is
 }
+
+// finishWithin is how long another program may take to write a file before the piece counts as not
+// ready. Programs that do not write a file by renaming take a moment.
+const finishWithin = 5 * time.Second
 
 func (t *task) Pace() upkeep.Bucket { return upkeep.PaceOf(t.Part) }
 
@@ -86,6 +93,9 @@ func (t *task) Pass(ctx context.Context) (result upkeep.Result) {
 	var later interface{ Again() time.Time }
 	if errors.As(err, &later) {
 		result.Again = later.Again()
+		if most := time.Now().Add(finishWithin); result.Again.After(most) { // the file's time is in the future
+			result.Again = most
+		}
 	}
 	switch {
 	case errors.Is(err, installer.ErrSuperseded) || errors.Is(err, installer.ErrWaiting):
@@ -106,6 +116,8 @@ func (t *task) Observe(result upkeep.Result, pace upkeep.Pace) {
 	t.logFight(pace)
 	switch {
 	case t.ended: // caused by the end of the daemon
+	case t.isBeingWritten(result):
+		return
 	case t.panics > 0:
 		unhealthy := ""
 		if t.panics >= mostPanics {
@@ -122,17 +134,31 @@ func (t *task) Observe(result upkeep.Result, pace upkeep.Pace) {
 		}
 	case result.Outcome == upkeep.Right:
 		t.state.Set(t.Name(), "")
+		t.right = true
+		return
 	case pace.Pause > 0:
 		t.state.Set(t.Name(), "another program keeps changing what this one installs; looking again after a pause")
 	}
+	t.right = t.right && err == nil
 }
 
-// logWaiting reports what is missing, unless it is a file that the other program of a fight is
-// writing at this moment, as it does again and again.
-func (t *task) logWaiting(result upkeep.Result) {
-	if t.fights && !result.Again.IsZero() {
-		return
+// isBeingWritten reports whether the piece only lacks a file that another program is writing at
+// this moment. A piece that was right stays ready meanwhile, for a bounded time, and that of a
+// fight stays as it is, because the other program writes again and again.
+func (t *task) isBeingWritten(result upkeep.Result) bool {
+	if result.Outcome != upkeep.Waiting || result.Again.IsZero() {
+		t.unfinished = time.Time{}
+		return false
 	}
+	now := time.Now()
+	if t.unfinished.IsZero() {
+		t.unfinished = now
+	}
+	return t.fights || t.right && now.Sub(t.unfinished) < finishWithin
+}
+
+// logWaiting reports what is missing.
+func (t *task) logWaiting(result upkeep.Result) {
 	if t.state.Set(t.Name(), result.Err.Error()) {
 		t.log.Warn("waiting", "reason", result.Err)
 	}

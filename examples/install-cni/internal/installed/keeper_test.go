@@ -18,6 +18,7 @@ import (
 	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/internal/testing/testlog"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 func TestRunsAtTheStartAndAfterItsOwnWork(t *testing.T) {
@@ -171,6 +172,57 @@ func TestADirectoryThatAppearsLateIsWatched(t *testing.T) {
 	p.wantReasons(t)
 }
 
+// TestAFileThatIsBeingWritten does not make a part unready that was ready, unless it takes too
+// long.
+func TestAFileThatIsBeingWritten(t *testing.T) {
+	t.Parallel()
+	p := newPart(t, "a", nothing, unfinished, unfinished, changes, nothing)
+	start(t, p)
+	p.wantRuns(t, 1)
+	p.wantReasons(t)
+	p.touch(t, "file")
+	p.wantRuns(t, 4) // by itself
+	p.wantReasons(t)
+	p.wait(t, "the last pass is observed", func() bool { return strings.Count(p.log.String(), "outcome=") >= 5 })
+	if _, since, _ := strings.Cut(p.log.String(), "msg=ready"); strings.Contains(since, "not ready") {
+		t.Errorf("the part was not ready meanwhile:\n%s", since)
+	}
+
+	p = newPart(t, "a", unfinished, nothing)
+	start(t, p)
+	p.wait(t, "a part that was never ready says why", func() bool {
+		return strings.Contains(p.log.String(), "waiting for a program to finish writing")
+	})
+	p.wantReasons(t) // by itself
+
+	p = newPart(t, "a")
+	p.state, p.log = health.NewState(), testlog.New()
+	one := &task{Part: p, state: p.state, log: slog.New(slog.DiscardHandler), right: true}
+	half := upkeep.Result{Outcome: upkeep.Waiting, Err: errUnfinished{time.Now()}, Again: time.Now()}
+	p.state.Set("a", "")
+	if one.Observe(half, upkeep.Pace{}); p.state.Reasons() != nil {
+		t.Errorf("at first: %q", p.state.Reasons())
+	}
+	one.unfinished = one.unfinished.Add(-finishWithin)
+	if one.Observe(half, upkeep.Pace{}); len(p.state.Reasons()) != 1 {
+		t.Errorf("after a while: %q", p.state.Reasons())
+	}
+	if one.Observe(half, upkeep.Pace{}); len(p.state.Reasons()) != 1 {
+		t.Errorf("a part that was unready is ready by a file that is not written: %q", p.state.Reasons())
+	}
+	p.results = []result{distant}
+	if again := one.Pass(t.Context()).Again; time.Until(again) > finishWithin {
+		t.Errorf("it looks again at %v", again)
+	}
+}
+
+// errUnfinished is the error of a pass that has found a file half-written.
+type errUnfinished struct{ again time.Time }
+
+func (errUnfinished) Error() string      { return "waiting for a program to finish writing" }
+func (errUnfinished) Unwrap() error      { return installer.ErrWaiting }
+func (e errUnfinished) Again() time.Time { return e.again }
+
 // result is the result of a fake part's run.
 type result int
 
@@ -180,7 +232,9 @@ const (
 	fails
 	waits
 	panics
-	hangs // until the daemon ends
+	hangs      // until the daemon ends
+	unfinished // a file is half-written; looks again soon
+	distant    // likewise, and the file's time is in the future
 )
 
 // fakePart returns a list of results, then always the last of them or then.
@@ -221,6 +275,10 @@ func (p *fakePart) Ensure(ctx context.Context) (installer.Result, error) {
 		return installer.Right, errors.New("broken")
 	case waits:
 		return installer.Right, fmt.Errorf("%w for a friend", installer.ErrWaiting)
+	case unfinished:
+		return installer.Right, errUnfinished{time.Now().Add(10 * time.Millisecond)}
+	case distant:
+		return installer.Right, errUnfinished{time.Now().Add(time.Hour)}
 	case panics:
 		panic("broken")
 	case hangs:
