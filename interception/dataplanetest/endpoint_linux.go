@@ -50,6 +50,14 @@ func newEndpoint(place Place, path string, mail *mailbox) (*endpoint, error) {
 	return endpointIn(sandbox.NewNamespace, place, path, mail)
 }
 
+// newPodEndpoint makes the endpoint of a pod.
+func newPodEndpoint(path string, mail *mailbox, o PodOptions) (*endpoint, error) {
+	if o.OwnUsers {
+		return endpointIn(sandbox.NewNamespaceOfUsers, InPod, path, mail)
+	}
+	return newEndpoint(InPod, path, mail)
+}
+
 // endpointIn makes an endpoint in a namespace that create makes.
 func endpointIn(create func(path string) (*sandbox.Namespace, error), place Place, path string, mail *mailbox) (*endpoint, error) {
 	namespace, err := create(path)

@@ -49,11 +49,7 @@ func openNetwork(ctx context.Context, directory string, o PodOptions) (_ *networ
 			err = errors.Join(err, n.close())
 		}
 	}()
-	create := sandbox.NewNamespace
-	if o.OwnUsers {
-		create = sandbox.NewNamespaceOfUsers
-	}
-	if n.pod, err = endpointIn(create, InPod, filepath.Join(directory, "pod"), n.mail); err != nil {
+	if n.pod, err = newPodEndpoint(filepath.Join(directory, "pod"), n.mail, o); err != nil {
 		return nil, err
 	}
 	if n.elsewhere, err = newEndpoint(Elsewhere, filepath.Join(directory, "elsewhere"), n.mail); err != nil {

@@ -198,7 +198,7 @@ func TestAFileThatIsBeingWritten(t *testing.T) {
 	p = newPart(t, "a")
 	p.state, p.log = health.NewState(), testlog.New()
 	one := &task{Part: p, state: p.state, log: slog.New(slog.DiscardHandler), right: true}
-	half := upkeep.Result{Outcome: upkeep.Waiting, Err: errUnfinished{time.Now()}, Again: time.Now()}
+	half := upkeep.Result{Outcome: upkeep.Waiting, Err: unfinishedError{time.Now()}, Again: time.Now()}
 	p.state.Set("a", "")
 	if one.Observe(half, upkeep.Pace{}); p.state.Reasons() != nil {
 		t.Errorf("at first: %q", p.state.Reasons())
@@ -216,12 +216,12 @@ func TestAFileThatIsBeingWritten(t *testing.T) {
 	}
 }
 
-// errUnfinished is the error of a pass that has found a file half-written.
-type errUnfinished struct{ again time.Time }
+// unfinishedError is the error of a pass that has found a file half-written.
+type unfinishedError struct{ again time.Time }
 
-func (errUnfinished) Error() string      { return "waiting for a program to finish writing" }
-func (errUnfinished) Unwrap() error      { return installer.ErrWaiting }
-func (e errUnfinished) Again() time.Time { return e.again }
+func (unfinishedError) Error() string      { return "waiting for a program to finish writing" }
+func (unfinishedError) Unwrap() error      { return installer.ErrWaiting }
+func (e unfinishedError) Again() time.Time { return e.again }
 
 // result is the result of a fake part's run.
 type result int
@@ -276,9 +276,9 @@ func (p *fakePart) Ensure(ctx context.Context) (installer.Result, error) {
 	case waits:
 		return installer.Right, fmt.Errorf("%w for a friend", installer.ErrWaiting)
 	case unfinished:
-		return installer.Right, errUnfinished{time.Now().Add(10 * time.Millisecond)}
+		return installer.Right, unfinishedError{time.Now().Add(10 * time.Millisecond)}
 	case distant:
-		return installer.Right, errUnfinished{time.Now().Add(time.Hour)}
+		return installer.Right, unfinishedError{time.Now().Add(time.Hour)}
 	case panics:
 		panic("broken")
 	case hangs:
