@@ -119,6 +119,11 @@ func TestStaticPodByTheRuntimesUID(t *testing.T) {
 	if all := a.Status().Pods; len(all) != 1 || all[0].UID != "a" || all[0].RuntimeUID != "of-the-runtime" {
 		t.Errorf("the status is %+v", all)
 	}
+	for uid, want := range map[string]int{"a": 1, "of-the-runtime": 1, "b": 0} {
+		if got := a.Status(uid).Pods; len(got) != want {
+			t.Errorf("the status of UID %s is %+v", uid, got)
+		}
+	}
 	if !n.leave(a, static, pod.Path()) || len(n.members()) > 0 {
 		t.Errorf("the sandbox is not given up by the runtime's UID: members %v", n.members())
 	}

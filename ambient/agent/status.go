@@ -40,17 +40,24 @@ type PodStatus struct {
 	Annotation ambient.Status
 }
 
-// Status returns what the agent knows. It looks neither at the kernel nor at the proxy.
-func (a *Agent) Status() Status {
+// Status returns what the agent knows, of the pods with one of the UIDs if any are given, and
+// otherwise of all. A static pod has two UIDs, and each is enough. Status looks neither at the
+// kernel nor at the proxy.
+func (a *Agent) Status(uids ...string) Status {
+	asked := func(uid string) bool { return len(uids) == 0 || slices.Contains(uids, uid) }
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	status := Status{Complete: a.complete, Withdrawn: a.withdrawn.all, Proxy: a.server.Status()}
 	for uid, pod := range a.pods {
+		of := runtimeUID(pod.Pod)
+		if !asked(uid) && !asked(of) {
+			continue
+		}
 		one := PodStatus{
 			Pod: Pod{UID: uid, Namespace: pod.Namespace, Name: pod.Name}, Addresses: slices.Clone(pod.Addresses),
 			Annotation: ambient.Status(pod.Annotations[a.options.Vocabulary.Status]),
 		}
-		if of := runtimeUID(pod.Pod); of != uid {
+		if of != uid {
 			one.RuntimeUID = of
 		}
 		one.Decision, _ = a.decide(uid)
@@ -61,7 +68,7 @@ func (a *Agent) Status() Status {
 		status.Pods = append(status.Pods, one)
 	}
 	for uid, w := range a.workers {
-		if _, told := a.pods[uid]; !told {
+		if _, told := a.pods[uid]; !told && asked(uid) {
 			status.Pods = append(status.Pods, PodStatus{Pod: w.current()})
 		}
 	}
