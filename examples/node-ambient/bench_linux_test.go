@@ -28,16 +28,17 @@ const (
 	budgetPods    = 100
 	mostAnonymous = 6.0  // MiB
 	mostResident  = 16.0 // MiB
-	// The process looks for the proxy's listeners every two seconds, and at everything once a minute.
-	// Sample is short enough that most samples have none of these rounds, and settled is after the
-	// first of the minute's rounds.
+	// The process looks for the proxy's listeners every two seconds, at everything once a minute,
+	// and answers the daemon every five seconds. Sample is short enough that most samples have none
+	// of these rounds, and settled is after the first of the minute's rounds.
 	listenerRound = 2 * time.Second
+	askRound      = 5 * time.Second
 	sample        = 100 * time.Millisecond
 	settled       = footprint.Quiet + 70*time.Second
 	idleFor       = 20 * time.Second
-	// mostAwake is the share of samples in which the process may have run: two of each round's, as a
-	// round may begin at the end of a sample.
-	mostAwake = 2 * float64(sample) / float64(listenerRound)
+	// mostAwake is the share of samples in which the process may have run: two of each round's and
+	// of each answer's, as one may begin at the end of a sample.
+	mostAwake = 2 * (float64(sample)/float64(listenerRound) + float64(sample)/float64(askRound))
 )
 
 // BenchmarkIdle runs the released program with 100 pods that a proxy serves. It prints the memory
@@ -101,10 +102,6 @@ func startIdle(b *testing.B, program string) (pid int) {
 	serveFeed(b, path("feed"), s)
 	process := begin(b, program, "-feed="+path("feed"), "-events="+path("events"), "-proxy="+path("proxy"), "-journal="+path("records"),
 		"-proc="+node.Roots.Proc, "-netns="+node.Roots.Netns[1])
-	go func() {
-		for range process.lines { // the daemon would read them, too
-		}
-	}()
 	proxy, err := ambienttest.StartProxy(ambienttest.ProxyOptions{Socket: path("proxy"), Numbers: ambient.IstioNumbers()})
 	if err != nil {
 		b.Fatal(err)
@@ -120,7 +117,27 @@ func startIdle(b *testing.B, program string) (pid int) {
 			b.Fatalf("pod %d: %+v, %v", i, decision, err)
 		}
 	}
+	askRegularly(b, path("events"))
 	return process.cmd.Process.Pid
+}
+
+// askRegularly asks the program what the daemon asks it, to learn that it still answers.
+func askRegularly(b *testing.B, events string) {
+	b.Helper()
+	ticker := time.NewTicker(askRound)
+	b.Cleanup(ticker.Stop)
+	go func() {
+		for {
+			select {
+			case <-b.Context().Done():
+				return
+			case <-ticker.C:
+			}
+			if _, err := event.Pods(b.Context(), events, event.Selection{UID: "none"}); err != nil && b.Context().Err() == nil {
+				b.Errorf("the program does not answer: %v", err)
+			}
+		}
+	}()
 }
 
 // idlePod is a pod as the API server has it.

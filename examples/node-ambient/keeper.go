@@ -32,7 +32,11 @@ func (k keeper) Pods(ctx context.Context, of event.Selection) (event.Node, error
 
 // node returns what the agent knows of the pods of a selection.
 func (k keeper) node(of event.Selection) event.Node {
-	status := k.agent.Status()
+	var uids []string
+	if of.UID != "" { // the daemon asks about no pod every few seconds, which has to cost next to nothing
+		uids = []string{of.UID}
+	}
+	status := k.agent.Status(uids...)
 	node := event.Node{Complete: status.Complete, Withdrawn: status.Withdrawn, Proxy: proxyState(status.Proxy), Pods: []event.PodState{}}
 	for _, pod := range status.Pods {
 		if state := podState(pod); of.Matches(state) {
