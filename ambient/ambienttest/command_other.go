@@ -24,6 +24,11 @@ func NewWitness(*interception.Netns, ambient.Numbers) (*Witness, error) {
 	return nil, fmt.Errorf("watch a proxy: %w", interception.ErrUnsupported)
 }
 
+// Listening returns an error that wraps [interception.ErrUnsupported].
+func Listening(*interception.Netns, ambient.Numbers) (bool, error) {
+	return false, fmt.Errorf("look for a proxy's listeners: %w", interception.ErrUnsupported)
+}
+
 // Close needs Linux.
 func (*Witness) Close() error { return nil }
 

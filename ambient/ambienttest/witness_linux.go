@@ -3,14 +3,10 @@
 package ambienttest
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -56,50 +52,8 @@ func (w *Witness) Close() error {
 	return unix.Close(w.socket)
 }
 
-// Listening reports whether each of the proxy's TCP ports for connections has a listener (proc(5),
-// /proc/net/tcp).
-func (w *Witness) Listening() (bool, error) {
-	missing := map[interception.Port]bool{w.numbers.OutboundPort: true, w.numbers.InboundPort: true, w.numbers.TunnelPort: true}
-	err := namespace.Run(w.namespace.File(), func() error {
-		for _, table := range []string{"tcp", "tcp6"} {
-			if err := eachListener("/proc/thread-self/net/"+table, func(port interception.Port) { delete(missing, port) }); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return false, fmt.Errorf("look for the proxy's listeners in %s: %w", w.namespace, err)
-	}
-	return len(missing) == 0, nil
-}
-
-// eachListener calls do with the ports of the listeners in a table of the kernel's sockets.
-func eachListener(path string, do func(interception.Port)) error {
-	file, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // the kernel has no IPv6
-	}
-	if err != nil {
-		return err
-	}
-	defer file.Close() //nolint:errcheck // nothing was written
-	const local, state, listening = 1, 3, "0A"
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) <= state || fields[state] != listening {
-			continue
-		}
-		_, number, _ := strings.Cut(fields[local], ":")
-		port, err := strconv.ParseUint(number, 16, 16)
-		if err != nil {
-			return fmt.Errorf("%s: the port of %q: %w", path, fields[local], err)
-		}
-		do(interception.Port(port))
-	}
-	return lines.Err()
-}
+// Listening is [Listening] in the witness's namespace.
+func (w *Witness) Listening() (bool, error) { return Listening(w.namespace, w.numbers) }
 
 // Relayed returns how many connections the proxy has begun to open so far, also to destinations
 // that have refused, and how many queries it has sent on. A connection that the application has
