@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -44,6 +45,8 @@ type node struct {
 	proxy     *ambienttest.Proxy
 	others    *foreign       // on the host
 	files     map[string]int // how many each program had open at the start
+	plans     plans
+	slowest   recovery
 
 	pods         []*pod
 	wrong        int // the index of the pod that was not right last
@@ -58,11 +61,16 @@ func newNode(t *testing.T, random *rand.Rand) *node {
 	t.Helper()
 	n := &node{t: t, random: random, cluster: fakecluster.New(), tree: fakenode.New(t), dir: t.TempDir(), log: testlog.New(), added: make(chan addition, *count)}
 	t.Cleanup(func() {
+		if strings.Contains(n.log.String(), "DATA RACE") {
+			t.Error("the race detector has found something in a program")
+		}
 		if t.Failed() {
 			t.Logf("the programs say:\n%s", n.log)
 		}
 	})
 	var err error
+	n.plans, err = newPlans()
+	n.must(err)
 	n.dataplane, err = nftables.New(nftables.Options{})
 	n.must(err)
 	n.host, n.world = n.tree.Namespace("host"), n.tree.Namespace("world")
@@ -131,7 +139,8 @@ func (n *node) must(err error) {
 func (n *node) build(name string) string {
 	n.t.Helper()
 	path := filepath.Join(n.t.TempDir(), name)
-	if output, err := exec.Command("go", "build", "-o", path, "../../"+name).CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", fmt.Sprintf("-race=%t", raced), "-o", path, "../../"+name)
+	if output, err := build.CombinedOutput(); err != nil {
 		n.t.Fatalf("build %s: %v\n%s", name, err, output)
 	}
 	return path

@@ -47,6 +47,7 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	t.Logf("%d pods have come, and have made %d connections in %s; %d failed", n.created, n.made.Load(), time.Since(begin).Round(time.Second), n.failed.Load())
+	t.Logf("the slowest recovery took %s: %s", n.slowest.took.Round(time.Millisecond), n.slowest.after)
 	for len(n.pods) > 0 {
 		n.remove(n.pods[0])
 	}
