@@ -23,13 +23,12 @@ import (
 // have made a connection uncaptured meanwhile. The others have their witnesses count from there.
 func (n *node) settle(after string) {
 	n.t.Helper()
-	begin := time.Now()
-	deadline := begin.Add(*within)
+	deadline := n.newDeadline()
 	n.awaitUntil(deadline, after, n.finishADDs)
 	look := n.awaitUntil(deadline, after, n.right)
-	took := time.Since(begin)
-	n.t.Logf("%s: %d pods are right again after %s, as a look of %s shows", after, len(n.pods),
-		(took - look).Round(time.Millisecond), look.Round(time.Millisecond))
+	took := n.spent(deadline)
+	n.t.Logf("%s: %d pods are right again after %s, the last look of %s included; other programs took %s", after, len(n.pods),
+		took.Round(time.Millisecond), look.Round(time.Millisecond), (time.Since(deadline.begin) - took).Round(time.Millisecond))
 	if took > n.slowest.took {
 		n.slowest = recovery{after, took}
 	}
@@ -46,7 +45,7 @@ func (n *node) settle(after string) {
 	}
 }
 
-// recovery is how long the node has taken after a fault, with the look that shows it.
+// recovery is how long the node has taken after a fault, the look that shows it included.
 type recovery struct {
 	after string
 	took  time.Duration
@@ -68,22 +67,21 @@ func (n *node) finishADDs() error {
 // await waits until something is right.
 func (n *node) await(after string, right func() error) {
 	n.t.Helper()
-	n.awaitUntil(time.Now().Add(*within), after, right)
+	n.awaitUntil(n.newDeadline(), after, right)
 }
 
 // awaitUntil waits until something is right, and returns how long the last look took. It looks for
 // the last time when the deadline has come.
-func (n *node) awaitUntil(deadline time.Time, after string, right func() error) time.Duration {
+func (n *node) awaitUntil(deadline deadline, after string, right func() error) time.Duration {
 	n.t.Helper()
 	for {
-		begin := time.Now()
+		begin, last := time.Now(), n.isOver(deadline)
 		err := right()
 		if err == nil {
 			return time.Since(begin)
 		}
-		if !begin.Before(deadline) {
-			load, _ := os.ReadFile("/proc/loadavg") // it is for the reader alone
-			n.t.Fatalf("%s, and after %s: %v (the load of the machine, which should be quiet: %s)", after, *within, err, load)
+		if last {
+			n.t.Fatalf("%s, and after %s of %s: %v", after, *within, time.Since(deadline.begin).Round(time.Millisecond), err)
 		}
 		look := time.NewTimer(20 * time.Millisecond) // nothing reports every change of rules
 		select {

@@ -47,6 +47,7 @@ type node struct {
 	files     map[string]int // how many each program had open at the start
 	plans     plans
 	slowest   recovery
+	load      load
 
 	pods         []*pod
 	wrong        int // the index of the pod that was not right last
