@@ -126,12 +126,13 @@ soak: ## random redirects and real packets, each kernel backend against Trace: N
 	@.ci/prerequisites nft iptables newuidmap gcc
 	go test ./interception/nftables ./interception/iptables -count=1 -v -timeout 120m -run 'TestAgreesWithTrace$$' -args -pairs $(N) -seed $(SEED)
 
+# The race detector would slow down the programs that are measured here; make test runs them with it.
 .PHONY: ambient-soak
 ambient-soak: MINUTES ?= 30
 ambient-soak: PODS ?= 200
 ambient-soak: ## a node in ambient mode on which PODS=200 come and go for MINUTES=30 while everything fails that can, chosen by SEED=
 	@.ci/prerequisites nft newuidmap gcc
-	go test -race ./examples/internal/ambientsoak -count=1 -v -timeout 0 -args -minutes $(MINUTES) -pods $(PODS) -within 5s $(if $(SEED),-seed $(SEED))
+	go test ./examples/internal/ambientsoak -count=1 -v -timeout 0 -args -minutes $(MINUTES) -pods $(PODS) -within 5s $(if $(SEED),-seed $(SEED))
 
 .PHONY: bench
 bench: ## benchmarks: costs as ratios, measured side by side

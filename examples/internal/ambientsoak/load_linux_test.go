@@ -19,9 +19,9 @@ type load struct {
 	own         map[int]time.Duration // by process of this run
 }
 
-// otherPrograms returns the processor time that programs other than those of this run have used since the
-// first call, without what the kernel has done for them: that it does not tell apart from its own
-// work, which this run causes, too.
+// otherPrograms returns the processor time that programs other than those of this run have used
+// since the first call, without what the kernel has done for them: /proc does not tell that apart
+// from the kernel's other work, which this run causes, too.
 func (n *node) otherPrograms() time.Duration {
 	all, own := machineTime(), map[int]time.Duration{}
 	for _, process := range n.processes() {
