@@ -5,9 +5,11 @@ package ambientsoak
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/meshcni/meshcni/internal/testing/testlog"
@@ -27,14 +29,20 @@ func (n *node) otherPrograms() time.Duration {
 	for _, process := range n.processes() {
 		own[process] = userTime(process)
 	}
-	if n.load.own != nil {
-		n.load.others += all - n.load.all
-		for process, time := range own {
-			n.load.others -= time - n.load.own[process]
+	n.load.note(all, own)
+	return n.load.others
+}
+
+// note takes over what the machine and the processes of this run have used by now. What a process
+// has used after it was noted last, and before its end, counts as that of others.
+func (l *load) note(all time.Duration, own map[int]time.Duration) {
+	if l.own != nil {
+		l.others += all - l.all
+		for process, used := range own {
+			l.others -= max(0, used-l.own[process]) // 0 of one that has ended
 		}
 	}
-	n.load.all, n.load.own = all, own
-	return n.load.others
+	l.all, l.own = all, own
 }
 
 // processes returns those of this run.
@@ -96,4 +104,40 @@ func (n *node) spent(d deadline) time.Duration {
 // isOver reports whether a deadline is over. It does not wait for ever either.
 func (n *node) isOver(d deadline) bool {
 	return n.spent(d) >= *within || time.Since(d.begin) >= testlog.Patience
+}
+
+// TestLoadOfOthers has two processes of the run, of which the second one ends and is replaced.
+func TestLoadOfOthers(t *testing.T) {
+	t.Parallel()
+	var l load
+	for i, noted := range []struct {
+		all  time.Duration
+		own  map[int]time.Duration
+		want time.Duration // of others, so far
+	}{
+		{100, map[int]time.Duration{1: 10, 2: 20}, 0}, // the first one is the beginning
+		{110, map[int]time.Duration{1: 15, 2: 25}, 0},
+		{120, map[int]time.Duration{1: 15, 2: 28}, 7},
+		{130, map[int]time.Duration{1: 25, 2: 0}, 7},
+		{140, map[int]time.Duration{1: 25, 3: 10}, 7},
+	} {
+		if l.note(noted.all, noted.own); l.others != noted.want {
+			t.Errorf("note %d: other programs have used %d, want %d", i, l.others, noted.want)
+		}
+	}
+}
+
+// TestOtherPrograms has another program use a processor.
+func TestOtherPrograms(t *testing.T) {
+	t.Parallel()
+	n := &node{daemon: &daemon{}}
+	before := n.otherPrograms()
+	program := exec.CommandContext(t.Context(), "sh", "-c", "i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done")
+	if err := program.Run(); err != nil {
+		t.Fatal(err)
+	}
+	used := program.ProcessState.UserTime()
+	if seen := n.otherPrograms() - before; used == 0 || seen < used/2 { // the machine's time is a sample
+		t.Errorf("other programs seem to have used %s, of which this one used %s", seen, used)
+	}
 }
