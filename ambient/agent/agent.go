@@ -104,7 +104,8 @@ type Options struct {
 	// refusal. What other programs change is then found in rounds of 5 s at most. Without it (nil)
 	// New fails.
 	WithoutNotices func(error)
-	// Parallel is how many pods are worked on at once, not counting those that wait; 8 if zero.
+	// Parallel is how many running pods are worked on at once, not counting those that wait; 8 if
+	// zero. As many that the plugin waits for are worked on besides.
 	Parallel int
 	// Observe is called, from several goroutines, before each step, after each failure, when a pod is
 	// as wanted, and at last when the agent does not deal with it any more. It may be nil.
@@ -127,7 +128,8 @@ type Agent struct {
 	sets    sets
 	search  searches
 	plans   plans
-	slots   chan struct{} // has a value for each pod that is worked on
+	slots   chan struct{} // has a value for each pod that is worked on, unless the plugin waits for it
+	urgent  chan struct{} // has a value for each other pod that is worked on
 	stopped chan struct{} // closed when Run ends
 
 	mu         sync.Mutex
@@ -158,7 +160,7 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 		o.Observe = func(Pod) {}
 	}
 	a := &Agent{
-		options: o, slots: make(chan struct{}, o.Parallel), pods: map[string]ambient.Pod{},
+		options: o, slots: make(chan struct{}, o.Parallel), urgent: make(chan struct{}, o.Parallel), pods: map[string]ambient.Pod{},
 		namespaces: map[string]ambient.Namespace{}, changed: make(chan struct{}), workers: map[string]*worker{}, machines: map[string]bool{},
 		stopped: make(chan struct{}), told: make(chan struct{}),
 		retired: make(chan struct{}), withdrawn: withdrawn{uids: map[string]bool{}},

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/testing/testlog"
 )
 
 // TestPluginWaitsForItsPodOnly enrols a new sandbox while whatever the plugin need not wait for
@@ -64,4 +65,47 @@ func whenAnswered(ctx context.Context, answered <-chan struct{}, do func() (inte
 	case <-ctx.Done():
 		return interception.State{}, context.Cause(ctx)
 	}
+}
+
+// TestStartingPodOvertakes enrols a new sandbox while a look at a pod that runs takes for ever, and
+// no other such look may go on beside it.
+func TestStartingPodOvertakes(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	running, starting := n.pod("b"), n.pod("a")
+	delete(n.paths, "a") // a search would find it before the plugin hands it over
+	begun, answered := make(chan struct{}, 1), make(chan struct{})
+	n.options.Parallel, n.options.Dataplane = 1, &occupied{Dataplane: n.dataplane, by: identify(running.File()), begun: begun, answered: answered}
+	a, _ := n.run()
+	n.proxy()
+	n.feed <- told(object("a"), object("b"))
+	<-begun
+	ctx, cancel := context.WithTimeout(t.Context(), testlog.Patience)
+	defer cancel()
+	if decision, err := n.hand(ctx, a, "a", starting); err != nil || !decision.Capture {
+		t.Errorf("%v, %v", decision, err)
+	}
+	close(answered)
+	n.connect(starting, 1)
+}
+
+// occupied begins to look at one namespace, and goes on when the plugin is answered.
+type occupied struct {
+	interception.Dataplane
+
+	by       interception.NetnsID
+	begun    chan<- struct{}
+	answered <-chan struct{}
+}
+
+func (o *occupied) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
+	look := func() (interception.State, error) { return o.Dataplane.Observe(ctx, ns, owner) }
+	if ns.ID() != o.by {
+		return look()
+	}
+	select {
+	case o.begun <- struct{}{}:
+	default: // it has begun before
+	}
+	return whenAnswered(ctx, o.answered, look)
 }

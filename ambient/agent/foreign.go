@@ -68,7 +68,7 @@ func (a *Agent) Foreign(ctx context.Context, uid string) ([]ForeignChain, error)
 // answer answers a question.
 func (w *worker) answer(ctx context.Context, q question) {
 	var found foreign
-	found.err = w.agent.bounded(ctx, func() (err error) {
+	found.err = w.bounded(ctx, func() (err error) {
 		found.chains, err = w.lookAtForeign(ctx)
 		return err
 	})

@@ -133,7 +133,7 @@ func (w *worker) leaveSets(ctx context.Context) error {
 	if !w.agent.sets.holdsAny(w.uid) {
 		return nil
 	}
-	return w.agent.bounded(ctx, func() error { return w.edit(func() error { return w.agent.sets.leave(ctx, w.uid) }) })
+	return w.bounded(ctx, func() error { return w.edit(func() error { return w.agent.sets.leave(ctx, w.uid) }) })
 }
 
 // awaitsSandbox reports whether the pod's sandbox has ended, and no other one is known to have

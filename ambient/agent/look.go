@@ -48,7 +48,7 @@ func (w *worker) lastAddresses(ctx context.Context) ([]netip.Addr, error) {
 	if known := w.addresses(); len(known) > 0 || !w.recorded || w.agent.options.Host == nil {
 		return known, nil
 	}
-	if err := w.agent.bounded(ctx, func() error { return w.agent.sets.prepare(ctx) }); err != nil {
+	if err := w.bounded(ctx, func() error { return w.agent.sets.prepare(ctx) }); err != nil {
 		return nil, err
 	}
 	return w.agent.sets.of(w.uid), nil
@@ -57,7 +57,7 @@ func (w *worker) lastAddresses(ctx context.Context) ([]netip.Addr, error) {
 // look observes the pod in the kernel, at the proxy and in the host's sets.
 func (w *worker) look(ctx context.Context, wanted ambient.Wanted) (err error) {
 	w.seen.Open = w.namespace != nil
-	if err := w.agent.bounded(ctx, func() error { return w.lookAtRules(ctx, wanted) }); err != nil {
+	if err := w.bounded(ctx, func() error { return w.lookAtRules(ctx, wanted) }); err != nil {
 		return err
 	}
 	if w.seen.Proxy, err = w.lookAtProxy(wanted); err != nil {
@@ -70,15 +70,30 @@ func (w *worker) look(ctx context.Context, wanted ambient.Wanted) (err error) {
 	return nil
 }
 
-// bounded does something when not too many others do.
-func (a *Agent) bounded(ctx context.Context, do func() error) error {
-	select {
-	case a.slots <- struct{}{}:
-		defer func() { <-a.slots }()
-		return do()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// bounded does something when not too many others do. A pod that the plugin waits for does not wait
+// for those that run: a restart of the proxy, for example, has all of these looked at.
+func (w *worker) bounded(ctx context.Context, do func() error) error {
+	for {
+		slots := w.slots()
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+			return do()
+		case <-w.came: // the plugin may wait since
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
+}
+
+// slots returns those of the agent's that are for this pod.
+func (w *worker) slots() chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.waiting)+len(w.handed) > 0 {
+		return w.agent.urgent
+	}
+	return w.agent.slots
 }
 
 // lookAtRules compares the namespace with the plan. A pod without a plan never had one, unless its

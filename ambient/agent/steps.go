@@ -32,7 +32,7 @@ func (w *worker) take(ctx context.Context, alert <-chan struct{}, step ambient.S
 	case ambient.StepOpen: // by a search for all pods that wait
 		return w.open(ctx)
 	case ambient.StepEnter, ambient.StepLeave, ambient.StepApply, ambient.StepDrain, ambient.StepRemove:
-		return w.agent.bounded(ctx, func() error { return w.change(ctx, step) })
+		return w.bounded(ctx, func() error { return w.change(ctx, step) })
 	case ambient.StepAwaitProxy, ambient.StepAwaitDrained: // the next look tells
 	}
 	return nil

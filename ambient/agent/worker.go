@@ -36,6 +36,7 @@ type worker struct {
 	agent   *Agent
 	uid     string
 	glances chan struct{} // has a value when it is time to look for the proxy's listeners
+	came    chan struct{} // has a value when the plugin has told something
 
 	questions chan question // is read while the worker waits
 	retired   chan struct{} // closed when it works no more
@@ -79,8 +80,8 @@ type worker struct {
 
 func newWorker(a *Agent, uid string) *worker {
 	return &worker{
-		agent: a, uid: uid, glances: make(chan struct{}, 1), alert: make(chan struct{}), state: Pod{UID: uid, Since: time.Now()},
-		questions: make(chan question), retired: make(chan struct{}),
+		agent: a, uid: uid, glances: make(chan struct{}, 1), came: make(chan struct{}, 1), alert: make(chan struct{}),
+		questions: make(chan question), retired: make(chan struct{}), state: Pod{UID: uid, Since: time.Now()},
 		failures: upkeep.Series{First: 50 * time.Millisecond, Most: 10 * time.Second, Calm: time.Minute},
 		looks:    upkeep.Series{First: time.Millisecond, Most: 250 * time.Millisecond, Calm: time.Minute},
 		losses:   upkeep.Series{First: time.Second, Most: time.Minute, Calm: 10 * time.Second},
@@ -115,6 +116,10 @@ func (w *worker) hand(h handed) {
 	defer w.mu.Unlock()
 	w.handed = append(w.handed, h)
 	w.news()
+	select {
+	case w.came <- struct{}{}:
+	default: // it has another one already
+	}
 }
 
 func (w *worker) current() Pod {
@@ -338,7 +343,7 @@ func (w *worker) finish(ctx context.Context, wanted ambient.Wanted) error {
 		case <-ctx.Done():
 		}
 	}
-	err := w.agent.bounded(ctx, func() error {
+	err := w.bounded(ctx, func() error {
 		if err := w.move(ctx); err != nil {
 			return err
 		}
