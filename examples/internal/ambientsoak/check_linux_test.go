@@ -81,6 +81,7 @@ func (n *node) awaitUntil(deadline deadline, after string, right func() error) t
 			return time.Since(begin)
 		}
 		if last {
+			n.daemon.explain()
 			n.t.Fatalf("%s, and after %s of %s: %v", after, *within, time.Since(deadline.begin).Round(time.Millisecond), err)
 		}
 		look := time.NewTimer(20 * time.Millisecond) // nothing reports every change of rules

@@ -9,10 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // daemon runs install-cni, and starts it again when it ends. Its children are node-watcher and
@@ -92,6 +94,25 @@ func (d *daemon) kill(name string) {
 	d.node.t.Helper()
 	if err := syscall.Kill(d.pid(name), syscall.SIGKILL); err != nil {
 		d.node.t.Errorf("kill %s: %v", name, err)
+	}
+}
+
+// explain has node-ambient end and say what each of its goroutines does, and logs where its threads
+// are in the kernel.
+func (d *daemon) explain() {
+	d.node.t.Helper()
+	process := child(d.own(), "node-ambient")
+	if process == 0 {
+		return
+	}
+	stacks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stack", process)) // the pattern is right
+	for _, path := range stacks {
+		text, _ := os.ReadFile(path) // only root may, and the thread may have ended
+		d.node.t.Logf("%s:\n%s", path, text)
+	}
+	_ = syscall.Kill(process, syscall.SIGQUIT) // it may have ended
+	for begin := time.Now(); child(d.own(), "node-ambient") == process && time.Since(begin) < time.Minute; {
+		runtime.Gosched()
 	}
 }
 
