@@ -27,8 +27,9 @@ func (n *node) settle(after string) {
 	n.awaitUntil(deadline, after, n.finishADDs)
 	look := n.awaitUntil(deadline, after, n.right)
 	took := n.spent(deadline)
-	n.t.Logf("%s: %d pods are right again after %s, the last look of %s included; other programs took %s", after, len(n.pods),
-		took.Round(time.Millisecond), look.Round(time.Millisecond), (time.Since(deadline.begin) - took).Round(time.Millisecond))
+	all := time.Since(deadline.begin)
+	n.t.Logf("%s: %d pods are right again after %s, of which other programs took %s; the last look took %s", after, len(n.pods),
+		all.Round(time.Millisecond), (all - took).Round(time.Millisecond), look.Round(time.Millisecond))
 	if took > n.slowest.took {
 		n.slowest = recovery{after, took}
 	}
