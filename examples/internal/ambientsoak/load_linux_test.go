@@ -15,34 +15,45 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/testlog"
 )
 
-// load is the processor time that the programs of the machine have used.
+// usage is processor time: that of programs, and that of the kernel.
+type usage struct{ programs, kernel time.Duration }
+
+// load is the processor time that the machine and the processes of this run have used.
 type load struct {
-	all, others time.Duration
-	own         map[int]time.Duration // by process of this run
+	machine, run usage
+	last         map[int]usage // by process of this run
 }
 
-// otherPrograms returns the processor time that programs other than those of this run have used
-// since the first call, without what the kernel has done for them: /proc does not tell that apart
-// from the kernel's other work, which this run causes, too.
-func (n *node) otherPrograms() time.Duration {
-	all, own := machineTime(), map[int]time.Duration{}
+// measure brings the load up to date, and returns it.
+func (n *node) measure() load {
+	run := map[int]usage{}
 	for _, process := range n.processes() {
-		own[process] = userTime(process)
+		run[process] = processTime(process)
 	}
-	n.load.note(all, own)
-	return n.load.others
+	n.load.note(machineTime(), run)
+	return n.load
 }
 
-// note takes over what the machine and the processes of this run have used by now. What a process
-// has used after it was noted last, and before its end, counts as that of others.
-func (l *load) note(all time.Duration, own map[int]time.Duration) {
-	if l.own != nil {
-		l.others += all - l.all
-		for process, used := range own {
-			l.others -= max(0, used-l.own[process]) // 0 of one that has ended
-		}
+// note takes over what the machine and the processes of this run have used by now.
+func (l *load) note(machine usage, run map[int]usage) {
+	for process, used := range run { // 0 of one that has ended
+		l.run.programs += max(0, used.programs-l.last[process].programs)
+		l.run.kernel += max(0, used.kernel-l.last[process].kernel)
 	}
-	l.all, l.own = all, own
+	l.machine, l.last = machine, run
+}
+
+// othersSince returns what other programs have used since. The kernel does not tell for whom it has
+// worked besides, in its own threads for example: that is divided in proportion to the programs'
+// time. On a quiet machine it is all for this run.
+func (l *load) othersSince(before load) time.Duration {
+	own := l.run.programs - before.run.programs
+	others := l.machine.programs - before.machine.programs - own
+	if others <= 0 {
+		return 0
+	}
+	kernel := max(0, l.machine.kernel-before.machine.kernel-(l.run.kernel-before.run.kernel))
+	return others + time.Duration(float64(kernel)*float64(others)/float64(others+own))
 }
 
 // processes returns those of this run.
@@ -57,22 +68,23 @@ func (n *node) processes() []int {
 // tick is the unit of times in /proc (USER_HZ).
 const tick = 10 * time.Millisecond
 
-// machineTime returns how long all processors together have run programs, or another machine's
-// (proc(5), /proc/stat).
-func machineTime() time.Duration {
+// machineTime returns what all processors together have done (proc(5), /proc/stat). Another
+// machine's time is that of programs.
+func machineTime() usage {
 	text, _ := os.ReadFile("/proc/stat") // it is there
 	first, _, _ := strings.Cut(string(text), "\n")
-	const user, nice, steal = 1, 2, 8
-	return times(strings.Fields(first), user, nice, steal)
+	fields := strings.Fields(first)
+	const user, nice, system, irq, softirq, steal = 1, 2, 3, 6, 7, 8
+	return usage{times(fields, user, nice, steal), times(fields, system, irq, softirq)}
 }
 
-// userTime returns how long a process has run, apart from what the kernel has done for it. It is 0
-// for one that has ended.
-func userTime(process int) time.Duration {
+// processTime returns what a process has used. It is 0 for one that has ended.
+func processTime(process int) usage {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process))
 	_, after, _ := strings.Cut(string(text), ") ")
-	const user = 14 - 3 // the first two fields are before
-	return times(strings.Fields(after), user)
+	const user, system = 14 - 3, 15 - 3 // the first two fields are before
+	fields := strings.Fields(after)
+	return usage{times(fields, user), times(fields, system)}
 }
 
 // times adds some fields.
@@ -90,15 +102,15 @@ func times(fields []string, which ...int) (sum time.Duration) {
 // programs take of the processors meanwhile is added to that.
 type deadline struct {
 	begin  time.Time
-	others time.Duration
+	before load
 }
 
-func (n *node) newDeadline() deadline { return deadline{time.Now(), n.otherPrograms()} }
+func (n *node) newDeadline() deadline { return deadline{time.Now(), n.measure()} }
 
 // spent returns how much has passed of a deadline's time.
 func (n *node) spent(d deadline) time.Duration {
-	taken := max(0, n.otherPrograms()-d.others) / time.Duration(runtime.NumCPU())
-	return time.Since(d.begin) - taken
+	now := n.measure()
+	return time.Since(d.begin) - now.othersSince(d.before)/time.Duration(runtime.NumCPU())
 }
 
 // isOver reports whether a deadline is over. It does not wait for ever either.
@@ -110,19 +122,21 @@ func (n *node) isOver(d deadline) bool {
 func TestLoadOfOthers(t *testing.T) {
 	t.Parallel()
 	var l load
+	l.note(usage{100, 100}, map[int]usage{1: {10, 10}, 2: {20, 0}})
+	before := l
 	for i, noted := range []struct {
-		all  time.Duration
-		own  map[int]time.Duration
-		want time.Duration // of others, so far
+		machine usage
+		run     map[int]usage
+		want    time.Duration
 	}{
-		{100, map[int]time.Duration{1: 10, 2: 20}, 0}, // the first one is the beginning
-		{110, map[int]time.Duration{1: 15, 2: 25}, 0},
-		{120, map[int]time.Duration{1: 15, 2: 28}, 7},
-		{130, map[int]time.Duration{1: 25, 2: 0}, 7},
-		{140, map[int]time.Duration{1: 25, 3: 10}, 7},
+		{usage{110, 130}, map[int]usage{1: {15, 10}, 2: {25, 0}}, 0},  // all is the run's
+		{usage{130, 160}, map[int]usage{1: {15, 10}, 2: {35, 0}}, 30}, // 10 of 30, and a third of 60
+		{usage{130, 160}, map[int]usage{1: {15, 30}, 2: {35, 0}}, 23}, // 20 of the kernel's 60 are the run's
+		{usage{140, 160}, map[int]usage{1: {25, 30}, 2: {}}, 20},      // 10 of 40, and a quarter of 40
+		{usage{160, 160}, map[int]usage{1: {25, 30}, 3: {20, 0}}, 16}, // 10 of 60, and a sixth of 40
 	} {
-		if l.note(noted.all, noted.own); l.others != noted.want {
-			t.Errorf("note %d: other programs have used %d, want %d", i, l.others, noted.want)
+		if l.note(noted.machine, noted.run); l.othersSince(before) != noted.want {
+			t.Errorf("note %d: other programs have used %d, want %d", i, l.othersSince(before), noted.want)
 		}
 	}
 }
@@ -131,13 +145,13 @@ func TestLoadOfOthers(t *testing.T) {
 func TestOtherPrograms(t *testing.T) {
 	t.Parallel()
 	n := &node{daemon: &daemon{}}
-	before := n.otherPrograms()
+	before := n.measure()
 	program := exec.CommandContext(t.Context(), "sh", "-c", "i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done")
 	if err := program.Run(); err != nil {
 		t.Fatal(err)
 	}
-	used := program.ProcessState.UserTime()
-	if seen := n.otherPrograms() - before; used == 0 || seen < used/2 { // the machine's time is a sample
+	used, now := program.ProcessState.UserTime(), n.measure()
+	if seen := now.othersSince(before); used == 0 || seen < used/2 { // the machine's time is a sample
 		t.Errorf("other programs seem to have used %s, of which this one used %s", seen, used)
 	}
 }
