@@ -91,36 +91,28 @@ func (c *Client) Do(ctx context.Context, action repair.Action) error {
 	return nil
 }
 
-// preconditions are those of DeleteOptions, meta/v1.
-type preconditions struct {
-	UID             string `json:"uid"`
-	ResourceVersion string `json:"resourceVersion"`
-}
-
-type deleteOptions struct {
-	Kind          string        `json:"kind"`
-	APIVersion    string        `json:"apiVersion"`
-	Preconditions preconditions `json:"preconditions"`
-}
-
 func (c *Client) write(action repair.Action) (request *rest.Request, body any) {
 	of := action.Target
-	must := preconditions{of.UID, of.ResourceVersion}
+	uid := types.UID(of.UID)
+	deletion := metav1.DeleteOptions{
+		TypeMeta:      metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"},
+		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &of.ResourceVersion},
+	}
 	switch action.Do {
 	case repair.ModeLabel:
 		// A patch of the status may change metadata but nothing of the spec: the role needs no
 		// more.
 		request = c.rest.Patch(types.MergePatchType).SubResource("status")
 		body = map[string]any{"metadata": map[string]any{
-			"uid": must.UID, "resourceVersion": must.ResourceVersion, "labels": map[string]string{action.Label.Key: action.Label.Value},
+			"uid": of.UID, "resourceVersion": of.ResourceVersion, "labels": map[string]string{action.Label.Key: action.Label.Value},
 		}}
 	case repair.ModeDelete:
-		request, body = c.rest.Delete().SetHeader(contentType, jsonType), deleteOptions{"DeleteOptions", "v1", must}
+		request, body = c.rest.Delete().SetHeader(contentType, jsonType), deletion
 	case repair.ModeEvict:
 		request = c.rest.Post().SetHeader(contentType, jsonType).SubResource("eviction")
 		body = map[string]any{
 			"kind": "Eviction", "apiVersion": "policy/v1", "metadata": map[string]string{"namespace": of.Namespace, "name": of.Name},
-			"deleteOptions": deleteOptions{"DeleteOptions", "v1", must},
+			"deleteOptions": deletion,
 		}
 	case repair.ModeNothing, repair.ModeReport, repair.ModeRepair:
 		return nil, nil
