@@ -187,36 +187,22 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	case <-l.closed:
 		return nil, net.ErrClosed
 	}
-	free := sync.OnceFunc(func() { <-l.places })
 	connection, err := l.Listener.Accept()
 	if err != nil {
-		free()
-		return nil, err
+		<-l.places
 	}
-	return boundedConnection{connection, free}, nil
+	return connection, err
+}
+
+// free takes back the place of a connection that was closed, for [http.Server].ConnState.
+func (l *boundedListener) free(_ net.Conn, state http.ConnState) {
+	if state == http.StateClosed {
+		<-l.places
+	}
 }
 
 // Close ends Accept too.
 func (l *boundedListener) Close() error {
 	l.close()
 	return l.Listener.Close()
-}
-
-// boundedConnection gives its place back.
-type boundedConnection struct {
-	net.Conn
-	free func()
-}
-
-// Close may be called repeatedly.
-func (c boundedConnection) Close() error {
-	defer c.free()
-	return c.Conn.Close()
-}
-
-func unwrapped(c net.Conn) net.Conn {
-	if bounded, ok := c.(boundedConnection); ok {
-		return bounded.Conn
-	}
-	return c
 }

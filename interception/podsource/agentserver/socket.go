@@ -53,7 +53,9 @@ func (s socketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s socketServer) serve(ctx context.Context, listener net.Listener) error {
+	bounded := newBoundedListener(listener, maxConnections)
 	server := s.server(context.WithoutCancel(ctx)) // requests that are under way outlive ctx
+	server.ConnState = bounded.free
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutDownWithin)
@@ -64,7 +66,7 @@ func (s socketServer) serve(ctx context.Context, listener net.Listener) error {
 		}
 		stopped <- nil
 	})
-	err := server.Serve(newBoundedListener(listener, maxConnections))
+	err := server.Serve(bounded)
 	if stop() { // ctx has not ended
 		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
 	}
@@ -76,7 +78,7 @@ func (s socketServer) server(ctx context.Context) *http.Server {
 		Handler:     s,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, peerKey{}, podsource.CheckPeer(unwrapped(c)))
+			return context.WithValue(ctx, peerKey{}, podsource.CheckPeer(c))
 		},
 		ReadHeaderTimeout: readHeaderWithin, ReadTimeout: readWithin, WriteTimeout: writeWithin, IdleTimeout: idleWithin,
 		MaxHeaderBytes: maxRequestHeader,
