@@ -64,7 +64,7 @@ func (c *call) configure(data []byte) (*config, error) {
 	c.cniVersion, c.runDir = conf.CNIVersion, c.Paths.RunDirOf(conf.Config)
 	if err == nil {
 		c.level.Set(conf.Level)
-		c.Mesh.Policy = policyOf(c.Mesh.Policy, conf)
+		c.Mesh = policedBy(c.Mesh, conf)
 	}
 	return conf, err
 }

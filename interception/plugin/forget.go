@@ -11,7 +11,6 @@ import (
 
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
-	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // maxConfig bounds what DEL reads of a configuration, which has a few KiB with the result of a
@@ -65,12 +64,6 @@ func (c *call) tellDeleted(ctx context.Context, conf *config, a journal.Attachme
 	if err != nil {
 		c.log.Info("the end of a container was not told", "container", a.ContainerID, "error", err.Error())
 	}
-}
-
-// policedBy returns a mesh with the policy of a configuration.
-func policedBy(m sidecar.Mesh, c *config) sidecar.Mesh {
-	m.Policy = policyOf(m.Policy, c)
-	return m
 }
 
 // collect is the GC command. It removes the records of containers that the runtime doesn't list.

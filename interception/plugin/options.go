@@ -162,10 +162,10 @@ func usualLimits() limits {
 	return limits{StatusAgent: 2 * time.Second, StatusServer: 3 * time.Second, Tell: 250 * time.Millisecond, Deleted: time.Second}
 }
 
-// policyOf returns the options' policy, completed by a configuration.
-func policyOf(p sidecar.Policy, c *config) sidecar.Policy {
-	p.ExcludeNamespaces = slices.Concat(p.ExcludeNamespaces, c.ExcludeNamespaces)
-	p.AgentNamespace = cmp.Or(c.PodNamespace, p.AgentNamespace)
-	p.AgentName = cmp.Or(c.AgentName, p.AgentName)
-	return p
+// policedBy returns a mesh whose policy is completed by a configuration.
+func policedBy(m sidecar.Mesh, c *config) sidecar.Mesh {
+	m.Policy.ExcludeNamespaces = slices.Concat(m.Policy.ExcludeNamespaces, c.ExcludeNamespaces)
+	m.Policy.AgentNamespace = cmp.Or(c.PodNamespace, m.Policy.AgentNamespace)
+	m.Policy.AgentName = cmp.Or(c.AgentName, m.Policy.AgentName)
+	return m
 }

@@ -93,8 +93,7 @@ func TestConfigurationCompletesTheMesh(t *testing.T) {
 	t.Parallel()
 	o := needed()
 	o.Mesh.Policy = sidecar.Policy{ExcludeNamespaces: []string{"a"}, AgentNamespace: "mesh", AgentName: "agent"}
-	mesh := o.Mesh
-	mesh.Policy = policyOf(o.Mesh.Policy, &config{Config: pluginconf.Config{ExcludeNamespaces: []string{"b"}}})
+	mesh := policedBy(o.Mesh, &config{Config: pluginconf.Config{ExcludeNamespaces: []string{"b"}}})
 	for name, reason := range map[string]sidecar.Reason{
 		"a/x": sidecar.ReasonExcludedNamespace, "b/x": sidecar.ReasonExcludedNamespace, "mesh/agent-x": sidecar.ReasonOwnAgent,
 	} {
@@ -103,7 +102,7 @@ func TestConfigurationCompletesTheMesh(t *testing.T) {
 			t.Errorf("%s: got %v, %v", name, d, decided)
 		}
 	}
-	mesh.Policy = policyOf(o.Mesh.Policy, &config{Config: pluginconf.Config{PodNamespace: "other", AgentName: "node"}})
+	mesh = policedBy(o.Mesh, &config{Config: pluginconf.Config{PodNamespace: "other", AgentName: "node"}})
 	if d, decided := mesh.ByName("other", "node-x"); !decided || d.Reason != sidecar.ReasonOwnAgent {
 		t.Errorf("got %v, %v", d, decided)
 	}
