@@ -14,11 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/meshcni/meshcni/internal/nodepods"
 )
 
 // Options configure which ConfigMap is watched, and who receives reports. All fields must be set.
@@ -50,23 +50,11 @@ func New(o Options) (*Watch, error) {
 	if !found || namespace == "" || name == "" {
 		return nil, fmt.Errorf("object %q: it should be namespace/name", o.Object)
 	}
-	config := rest.CopyConfig(o.Config)
-	version := schema.GroupVersion{Version: "v1"}
-	config.APIPath = "/api"
-	config.ContentConfig = rest.ContentConfig{GroupVersion: &version, NegotiatedSerializer: codecs(version), ContentType: runtime.ContentTypeJSON}
-	client, err := rest.RESTClientFor(config)
+	client, err := nodepods.NewClient(o.Config)
 	if err != nil {
-		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
+		return nil, err
 	}
 	return &Watch{options: o, namespace: namespace, name: name, client: client}, nil
-}
-
-// codecs decode metadata and the API server's errors.
-func codecs(version schema.GroupVersion) runtime.NegotiatedSerializer {
-	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, version)
-	scheme.AddKnownTypes(metav1.SchemeGroupVersion, &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadataList{})
-	return serializer.NewCodecFactory(scheme).WithoutConversion()
 }
 
 // Run watches until ctx ends.
