@@ -17,6 +17,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/spool"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // collectAfter is how long lines gather on the disk before they are collected.
@@ -30,33 +31,22 @@ const pluginName = "istio-cni"
 // another daemon that has ended since.
 func (a *Agent) Spool() parts.Part {
 	return parts.Part{Name: spoolPart, Run: func(ctx context.Context, say func(string)) error {
-		watcher, err := a.watch()
-		if err != nil {
+		if err := os.MkdirAll(a.RunDir, runDirMode); err != nil {
+			return fmt.Errorf("make the run directory: %w", err)
+		}
+		watches := upkeep.NewWatches(a.RunDir)
+		defer watches.Close()
+		if _, err := watches.Ensure(time.Now()); err != nil {
 			return err
 		}
-		defer watcher.Close() //nolint:errcheck // it holds nothing that could be lost
 		say("")
-		return (&collector{agent: a, watcher: watcher}).run(ctx)
+		return (&collector{agent: a, watches: watches}).run(ctx)
 	}}
-}
-
-func (a *Agent) watch() (*fsnotify.Watcher, error) {
-	if err := os.MkdirAll(a.RunDir, runDirMode); err != nil {
-		return nil, fmt.Errorf("make the run directory: %w", err)
-	}
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, fmt.Errorf("watch %s: %w; raise the node's fs.inotify.max_user_instances", a.RunDir, err)
-	}
-	if err := watcher.Add(a.RunDir); err != nil {
-		return nil, errors.Join(fmt.Errorf("watch %s: %w", a.RunDir, err), watcher.Close())
-	}
-	return watcher, nil
 }
 
 type collector struct {
 	agent   *Agent
-	watcher *fsnotify.Watcher
+	watches *upkeep.Watches
 }
 
 func (c *collector) run(ctx context.Context) error {
@@ -80,7 +70,7 @@ func (c *collector) run(ctx context.Context) error {
 			}
 		case <-c.agent.Kept:
 			c.agent.takeSockets(ctx)
-		case event := <-c.watcher.Events:
+		case event := <-c.watches.Events():
 			kept, err := c.note(event)
 			if err != nil {
 				return err
@@ -88,7 +78,7 @@ func (c *collector) run(ctx context.Context) error {
 			if kept {
 				later()
 			}
-		case err := <-c.watcher.Errors:
+		case err := <-c.watches.Errors():
 			// Events may be lost: start again.
 			return fmt.Errorf("watch %s: %w", c.agent.RunDir, err)
 		}
