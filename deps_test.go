@@ -417,7 +417,7 @@ const pluginAmbientLinks = `
 
 // pluginIPTablesLinks are the additional packages of the build with iptables.
 const pluginIPTablesLinks = `
-	./interception/choice/standard ./interception/iptables ./interception/render ./internal/ipset
+	./interception/choice/standard ./interception/iptables ./interception/render ./internal/ipset text/tabwriter
 `
 
 // TestImportRulesOfThePlugin compares the plugin's packages with the list. Each pod of a node waits

@@ -5,7 +5,7 @@ package render
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
+	"text/tabwriter"
 
 	"github.com/meshcni/meshcni/interception"
 )
@@ -50,7 +50,7 @@ func Table(p *interception.Plan) string {
 }
 
 // row is a line of a table. Only its second cell may be broken.
-type row []string
+type row [4]string
 
 func entryRow(e interception.Entry) row {
 	action := interception.Jump{Chain: e.Chain}.String()
@@ -127,32 +127,20 @@ func setText(s interception.Set) string {
 
 // writeRows writes rows with their columns aligned.
 func writeRows(b *strings.Builder, rows []row) {
-	var lines []row
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.DiscardEmptyColumns)
 	for _, r := range rows {
-		if len(r) < 2 {
-			lines = append(lines, r)
-			continue
-		}
-		broken := breakText(r[1], matchWidth)
-		lines = append(lines, append(row{r[0], broken[0]}, r[2:]...))
-		for _, more := range broken[1:] {
-			lines = append(lines, row{"", more})
-		}
-	}
-	var widths [4]int
-	for _, line := range lines {
-		for i, cell := range line {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for _, line := range lines {
-		var text strings.Builder
-		for i, cell := range line {
-			if widths[i] > 0 {
-				fmt.Fprintf(&text, "  %-*s", widths[i], cell)
+		for i, line := range breakText(r[1], matchWidth) {
+			if i > 0 {
+				r = row{}
 			}
+			r[1] = line
+			_, _ = fmt.Fprintf(w, "  %s\v\n", strings.Join(r[:], "\v"))
 		}
-		b.WriteString(strings.TrimRight(text.String(), " ") + "\n")
+	}
+	_ = w.Flush() // a strings.Builder takes everything
+	for line := range strings.Lines(text.String()) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 }
 
