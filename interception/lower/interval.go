@@ -34,7 +34,7 @@ func Intervals(set interception.PrefixSet) []Interval {
 
 // Prefix returns the interval as a prefix, and whether there is one.
 func (i Interval) Prefix() (netip.Prefix, bool) {
-	prefix := netip.PrefixFrom(i.First, commonBits(i.First, i.Last))
+	prefix := netip.PrefixFrom(i.First, CommonBits(i.First, i.Last))
 	return prefix, prefix.Masked() == prefix && LastAddress(prefix) == i.Last
 }
 
@@ -44,7 +44,7 @@ func (i Interval) Prefixes() []netip.Prefix {
 	if prefix, ok := i.Prefix(); ok {
 		return []netip.Prefix{prefix}
 	}
-	middle := LastAddress(netip.PrefixFrom(i.First, commonBits(i.First, i.Last)+1))
+	middle := LastAddress(netip.PrefixFrom(i.First, CommonBits(i.First, i.Last)+1))
 	return append(Interval{i.First, middle}.Prefixes(), Interval{middle.Next(), i.Last}.Prefixes()...)
 }
 
@@ -60,8 +60,8 @@ func (i Interval) String() string {
 	return i.First.String() + "-" + i.Last.String()
 }
 
-// commonBits returns the number of leading bits that two addresses of one family share.
-func commonBits(a, b netip.Addr) int {
+// CommonBits returns the number of leading bits that two addresses of one family share.
+func CommonBits(a, b netip.Addr) int {
 	bytes := b.AsSlice()
 	for i, x := range a.AsSlice() {
 		if x != bytes[i] {

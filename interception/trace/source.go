@@ -5,6 +5,8 @@ package trace
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // source chooses the source address for a packet to addr that takes the route: the one that the
@@ -90,21 +92,12 @@ func (l *Link) source6(to netip.Addr) netip.Addr {
 			continue
 		}
 		fit := prefix.Addr().IsLinkLocalUnicast() == to.IsLinkLocalUnicast()
-		length := min(commonBits(prefix.Addr(), to), prefix.Bits())
+		length := min(lower.CommonBits(prefix.Addr(), to), prefix.Bits())
 		if !best.IsValid() || fit && !bestFit || fit == bestFit && length > bestLength {
 			best, bestFit, bestLength = prefix.Addr(), fit, length
 		}
 	}
 	return best
-}
-
-// commonBits counts the leading bits that both IPv6 addresses share.
-func commonBits(a, b netip.Addr) int {
-	prefix := 0
-	for prefix < a.BitLen() && netip.PrefixFrom(a, prefix+1).Contains(b) {
-		prefix++
-	}
-	return prefix
 }
 
 // loopbackAddress returns 127.0.0.1 or ::1, of the family of addr.
