@@ -152,21 +152,14 @@ func describe(expressions []expression) string {
 	return strings.Join(words, ", ")
 }
 
-// The attributes of the expressions that carry extensions of iptables
-// (linux/netfilter/nf_tables_compat.h).
-const (
-	extensionName = 1 // NFTA_TARGET_NAME, NFTA_MATCH_NAME
-	extensionInfo = 3 // NFTA_TARGET_INFO, NFTA_MATCH_INFO
-)
-
 // String returns a text such as "lookup @blocked", "target REDIRECT 0a0b" or "queue".
 func (e expression) String() string {
 	a := parseAttributes(e.data)
 	switch e.name {
 	case "immediate":
 		return e.immediateText(a)
-	case "target", "match":
-		return fmt.Sprintf("%s %s %s", e.name, printable(a.text(extensionName)), hex.EncodeToString(a.take(extensionInfo)))
+	case "target", "match": // extensions of iptables; both number their attributes alike
+		return fmt.Sprintf("%s %s %s", e.name, printable(a.text(unix.NFTA_TARGET_NAME)), hex.EncodeToString(a.take(unix.NFTA_TARGET_INFO)))
 	case "lookup":
 		return e.lookupText(a)
 	case "cmp":

@@ -183,7 +183,7 @@ func (l *layout) addBase(c kernelChain) {
 	if c.kind != base.Type {
 		l.deviates(at, "type "+base.Type, "type "+printable(c.kind))
 	}
-	if c.policy != policyAccept {
+	if c.policy != verdictAccept {
 		l.deviates(at, "policy accept", "policy "+policyOf(c))
 	}
 	table := l.table(kind)
@@ -252,7 +252,7 @@ func (l *layout) chainText(c kernelChain) string {
 }
 
 func policyOf(c kernelChain) string {
-	if c.policy == policyAccept {
+	if c.policy == verdictAccept {
 		return "accept"
 	}
 	return "drop"

@@ -135,7 +135,7 @@ func (t *kernelTable) foreign() []interception.ForeignChain {
 		if c.base {
 			f.Hook, f.Type, f.Priority = hookName(t.family, c.hook), c.kind, c.priority
 			f.Policy = interception.Drop{}
-			if c.policy == policyAccept {
+			if c.policy == verdictAccept {
 				f.Policy = interception.Accept{}
 			}
 		}

@@ -194,7 +194,6 @@ const (
 	setExpression    = 17 // NFTA_SET_EXPR
 	setExpressions   = 18 // NFTA_SET_EXPRESSIONS
 	elementKeyEnd    = 10 // NFTA_SET_ELEM_KEY_END
-	elementPadding   = 8  // NFTA_SET_ELEM_PAD
 )
 
 // readElements reads the elements of the sets that wanted selects.
@@ -228,7 +227,7 @@ func decodeKernelElement(data []byte) kernelElement {
 	flags := a.number(unix.NFTA_SET_ELEM_FLAGS)
 	e := kernelElement{key: a.value(unix.NFTA_SET_ELEM_KEY), last: a.value(elementKeyEnd), end: flags&unix.NFT_SET_ELEM_INTERVAL_END != 0}
 	e.comment = commentOf(a.take(unix.NFTA_SET_ELEM_USERDATA), elementComment)
-	a.take(elementPadding)
+	a.take(unix.NFTA_SET_ELEM_PAD)
 	e.strange = !a.whole() || flags&^unix.NFT_SET_ELEM_INTERVAL_END != 0
 	return e
 }

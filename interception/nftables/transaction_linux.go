@@ -111,7 +111,7 @@ func (t *transaction) addChain(c lower.Chain) {
 		t.batch.Uint32(unix.NFTA_HOOK_HOOKNUM, hookNumber(c.Base.Hook))
 		t.batch.Uint32(unix.NFTA_HOOK_PRIORITY, uint32(c.Base.Priority))
 	})
-	t.batch.Uint32(unix.NFTA_CHAIN_POLICY, policyAccept)
+	t.batch.Uint32(unix.NFTA_CHAIN_POLICY, verdictAccept)
 	t.batch.Text(unix.NFTA_CHAIN_TYPE, c.Base.Type)
 }
 
@@ -158,9 +158,6 @@ func (t *transaction) commit(socket *nfnetlink.Socket) error {
 	}
 	return t.parts[refusal.Message].error(refusal)
 }
-
-// policyAccept lets packets pass that reach a base chain's end: NF_ACCEPT (linux/netfilter.h).
-const policyAccept = 1
 
 // hookNumber returns the hook in the kernel's numbering (linux/netfilter.h, enum nf_inet_hooks),
 // which is the order of [interception.Hooks]. A hook that no valid plan has becomes the highest

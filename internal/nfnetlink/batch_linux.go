@@ -47,10 +47,7 @@ func (b *Batch) Message(kind uint8, flags uint16, family uint8) int {
 // OnGeneration makes the kernel refuse the batch, with ERESTART about the batch as a whole, unless
 // the subsystem's generation is still the one that [Socket.Generation] returned. Call it before the
 // first message.
-func (b *Batch) OnGeneration(generation uint32) { b.Uint32(batchGeneration, generation) }
-
-// batchGeneration is NFNL_BATCH_GENID (linux/netfilter/nfnetlink.h).
-const batchGeneration = 1
+func (b *Batch) OnGeneration(generation uint32) { b.Uint32(unix.NFNL_BATCH_GENID, generation) }
 
 // header closes the last message and appends the next one's headers, the resource id in network
 // order.

@@ -108,15 +108,12 @@ func (s *Socket) Generation() (uint32, error) {
 	}
 	for _, message := range messages {
 		// The first attribute is NFTA_GEN_ID.
-		if len(message) >= 8 && binary.NativeEndian.Uint16(message[2:]) == generationID {
+		if len(message) >= 8 && binary.NativeEndian.Uint16(message[2:]) == unix.NFTA_GEN_ID {
 			return binary.BigEndian.Uint32(message[4:]), nil
 		}
 	}
 	return 0, ErrNoAnswer
 }
-
-// generationID is NFTA_GEN_ID (linux/netfilter/nf_tables.h).
-const generationID = 1
 
 // nfgenmsgSize is the size of struct nfgenmsg, which messages of netfilter begin with.
 const nfgenmsgSize = 4

@@ -34,20 +34,14 @@ type foundRule struct {
 	nowhere bool // it leads to a rule that is not there
 }
 
-// From linux/fib_rules.h; package nl has the rest.
-const (
-	toTable    = 1  // FR_ACT_TO_TBL
-	toRule     = 2  // FR_ACT_GOTO
-	unresolved = 4  // FIB_RULE_UNRESOLVED
-	detached   = 8  // FIB_RULE_IIF_DETACHED: there is no such link at present
-	ruleHeader = 12 // the size of struct fib_rule_hdr
-)
+// ruleHeader is the size of struct fib_rule_hdr (linux/fib_rules.h).
+const ruleHeader = 12
 
 func (s *Socket) listRules() ([]foundRule, error) {
 	var rules []foundRule
 	err := s.each(unix.RTM_GETRULE, make([]byte, ruleHeader), func(message, header []byte, d *mdlayher.AttributeDecoder) {
 		if family := header[0]; family == unix.AF_INET || family == unix.AF_INET6 { // multicast routing has others
-			rules = append(rules, foundRule{decodeRule(family, header, d), message, header[8]&unresolved != 0})
+			rules = append(rules, foundRule{decodeRule(family, header, d), message, header[8]&unix.FIB_RULE_UNRESOLVED != 0})
 		}
 	})
 	return rules, err
@@ -57,10 +51,10 @@ func decodeRule(family byte, header []byte, d *mdlayher.AttributeDecoder) rule {
 	r := rule{family: family, table: uint32(header[4])}
 	var source, destination netip.Addr
 	r.more.byte("tos", header[3])
-	if header[7] != toRule {
-		r.more.byte("action", header[7]^toTable)
+	if header[7] != unix.FR_ACT_GOTO {
+		r.more.byte("action", header[7]^unix.FR_ACT_TO_TBL)
 	}
-	r.more.byte("flags", header[8]&^(unresolved|detached))
+	r.more.byte("flags", header[8]&^(unix.FIB_RULE_UNRESOLVED|unix.FIB_RULE_IIF_DETACHED)) // there is no such rule or link at present
 	for d.Next() {
 		switch kind := d.Type(); kind {
 		case nl.FRA_DST:
