@@ -3,7 +3,6 @@
 package iptables
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -82,17 +81,12 @@ func chainNames(socket *nfnetlink.Socket, family interception.Family) ([]string,
 	}
 	var names []string
 	for _, m := range messages {
-		d, err := netlink.NewAttributeDecoder(m)
-		if err != nil {
-			return nil, err
-		}
-		d.ByteOrder = binary.BigEndian
-		for d.Next() {
+		err := nfnetlink.Decode(m, func(d *netlink.AttributeDecoder) {
 			if d.Type() == unix.NFTA_CHAIN_NAME {
 				names = append(names, d.String())
 			}
-		}
-		if err := d.Err(); err != nil {
+		})
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -125,15 +125,7 @@ type attributes struct {
 
 func parseAttributes(data []byte) *attributes {
 	a := &attributes{left: map[uint16][]byte{}}
-	d, err := netlink.NewAttributeDecoder(data)
-	if err != nil {
-		a.bad = true
-		return a
-	}
-	for d.Next() {
-		a.left[d.Type()] = d.Bytes()
-	}
-	a.bad = d.Err() != nil
+	a.bad = nfnetlink.Decode(data, func(d *netlink.AttributeDecoder) { a.left[d.Type()] = d.Bytes() }) != nil
 	return a
 }
 
@@ -187,15 +179,14 @@ func (a *attributes) value(kind uint16) []byte {
 
 // list returns the values of an attribute that is a list.
 func list(data []byte) ([][]byte, error) {
-	d, err := netlink.NewAttributeDecoder(data)
-	if err != nil {
-		return nil, fmt.Errorf("decode nf_tables attributes: %w", err)
-	}
 	var elements [][]byte
-	for d.Next() {
+	err := nfnetlink.Decode(data, func(d *netlink.AttributeDecoder) {
 		if d.Type() == unix.NFTA_LIST_ELEM {
 			elements = append(elements, d.Bytes())
 		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("decode nf_tables attributes: %w", err)
 	}
-	return elements, d.Err()
+	return elements, nil
 }

@@ -179,7 +179,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, message []byte) {
 		var set Set
 		var h Header
-		if err := errors.Join(set.add(message), decode(message, h.add)); err != nil {
+		if err := errors.Join(set.add(message), nfnetlink.Decode(message, h.add)); err != nil {
 			return
 		}
 		for _, m := range set.Members {

@@ -3,7 +3,6 @@
 package ipset
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -32,7 +31,7 @@ func (s *Socket) Names() ([]string, error) {
 	}
 	var names []string
 	for _, m := range messages {
-		err := decode(m, func(d *netlink.AttributeDecoder) {
+		err := nfnetlink.Decode(m, func(d *netlink.AttributeDecoder) {
 			if d.Type() == attributeName {
 				names = append(names, d.String())
 			}
@@ -87,7 +86,7 @@ func (s *Socket) Header(name string) (Header, error) {
 	var h Header
 	for _, m := range messages {
 		var set Set
-		err = errors.Join(err, set.add(m), decode(m, h.add))
+		err = errors.Join(err, set.add(m), nfnetlink.Decode(m, h.add))
 		h.Type, h.Family = set.Type, set.Family
 	}
 	return h, named("look for", name, err)
@@ -124,7 +123,7 @@ func (s *Socket) list(fill func(*nfnetlink.Attributes)) ([][]byte, error) {
 // add adds what a message of a list says. Each has a part of the members.
 func (s *Set) add(message []byte) error {
 	var broken error
-	err := decode(message, func(d *netlink.AttributeDecoder) {
+	err := nfnetlink.Decode(message, func(d *netlink.AttributeDecoder) {
 		switch d.Type() {
 		case attributeType:
 			s.Type = Type(d.String())
@@ -177,16 +176,4 @@ func decodeMember(d *netlink.AttributeDecoder) (Member, error) {
 		return Member{prefix, comment}, nil
 	}
 	return Member{}, errors.New("a member that is no network")
-}
-
-func decode(message []byte, each func(*netlink.AttributeDecoder)) error {
-	d, err := netlink.NewAttributeDecoder(message)
-	if err != nil {
-		return err
-	}
-	d.ByteOrder = binary.BigEndian
-	for d.Next() {
-		each(d)
-	}
-	return d.Err()
 }

@@ -3,10 +3,12 @@
 package nfnetlink
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"syscall"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/internal/kernel"
@@ -69,4 +71,18 @@ func outcome(count int, answers []answer) error {
 		return ErrNoAnswer
 	}
 	return nil
+}
+
+// Decode calls each for every attribute of a message that [Socket.Query] has returned. Numbers are
+// in network byte order.
+func Decode(message []byte, each func(*netlink.AttributeDecoder)) error {
+	d, err := netlink.NewAttributeDecoder(message)
+	if err != nil {
+		return err
+	}
+	d.ByteOrder = binary.BigEndian
+	for d.Next() {
+		each(d)
+	}
+	return d.Err()
 }
