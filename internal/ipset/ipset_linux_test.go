@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
@@ -161,10 +162,10 @@ func TestStrangeMembers(t *testing.T) {
 	t.Parallel()
 	s, _ := dial(t)
 	must(t, s.Create("strange", OfNetworks, interception.IPv4))
-	must(t, s.change(commandAdd, 0, "strange", func(a *nfnetlink.Attributes) {
-		a.Nest(attributeData, func() {
+	must(t, s.change(nl.IPSET_CMD_ADD, 0, "strange", func(a *nfnetlink.Attributes) {
+		a.Nest(nl.IPSET_ATTR_DATA, func() {
 			member("10.0.0.0/8", "").encode(a)
-			a.Uint32(attributeSetFlags|unix.NLA_F_NET_BYTEORDER, 1<<2) // IPSET_FLAG_NOMATCH
+			a.Uint32(nl.IPSET_ATTR_CADT_FLAGS|unix.NLA_F_NET_BYTEORDER, 1<<2) // IPSET_FLAG_NOMATCH
 		})
 	}))
 	if set, err := s.Read("strange"); err == nil || !strings.Contains(err.Error(), "strange") {
@@ -174,8 +175,8 @@ func TestStrangeMembers(t *testing.T) {
 
 // FuzzRead reads messages of any form.
 func FuzzRead(f *testing.F) {
-	f.Add([]byte{8, 0, attributeType, 0, 'a', 'b', 'c', 0})
-	f.Add([]byte{24, 0, attributeMembers, 0x80, 20, 0, attributeData, 0x80, 12, 0, attributeAddress, 0x80, 8, 0, 1, 0x40, 10, 0, 0, 1})
+	f.Add([]byte{8, 0, nl.IPSET_ATTR_TYPENAME, 0, 'a', 'b', 'c', 0})
+	f.Add([]byte{24, 0, nl.IPSET_ATTR_ADT, 0x80, 20, 0, nl.IPSET_ATTR_DATA, 0x80, 12, 0, nl.IPSET_ATTR_IP, 0x80, 8, 0, 1, 0x40, 10, 0, 0, 1})
 	f.Fuzz(func(t *testing.T, message []byte) {
 		var set Set
 		var h Header

@@ -8,10 +8,17 @@ import (
 	"net/netip"
 
 	"github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
+)
+
+// Flags of a list; package nl has the rest of the protocol.
+const (
+	namesOnly  = 1 << 1 // IPSET_FLAG_LIST_SETNAME
+	headerOnly = 1 << 2 // IPSET_FLAG_LIST_HEADER
 )
 
 // Set is a set in the kernel.
@@ -24,7 +31,7 @@ type Set struct {
 // Names returns the names of the namespace's sets.
 func (s *Socket) Names() ([]string, error) {
 	messages, err := s.list(func(a *nfnetlink.Attributes) {
-		a.Uint32(attributeFlags|unix.NLA_F_NET_BYTEORDER, namesOnly)
+		a.Uint32(nl.IPSET_ATTR_FLAGS|unix.NLA_F_NET_BYTEORDER, namesOnly)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the ipsets: %w", err)
@@ -32,7 +39,7 @@ func (s *Socket) Names() ([]string, error) {
 	var names []string
 	for _, m := range messages {
 		err := nfnetlink.Decode(m, func(d *netlink.AttributeDecoder) {
-			if d.Type() == attributeName {
+			if d.Type() == nl.IPSET_ATTR_SETNAME {
 				names = append(names, d.String())
 			}
 		})
@@ -45,7 +52,7 @@ func (s *Socket) Names() ([]string, error) {
 
 // Read returns a set with its members. The error wraps fs.ErrNotExist if there is none.
 func (s *Socket) Read(name string) (Set, error) {
-	messages, err := s.list(func(a *nfnetlink.Attributes) { a.Text(attributeName, name) })
+	messages, err := s.list(func(a *nfnetlink.Attributes) { a.Text(nl.IPSET_ATTR_SETNAME, name) })
 	var set Set
 	for _, m := range messages {
 		err = errors.Join(err, set.add(m))
@@ -56,9 +63,9 @@ func (s *Socket) Read(name string) (Set, error) {
 // Form returns the type and the family of a set, in the same time for any number of members. The
 // error is as that of [Socket.Read].
 func (s *Socket) Form(name string) (Type, interception.Family, error) {
-	messages, err := s.netfilter.Query(unix.NFNL_SUBSYS_IPSET, commandHeader, 0, unix.NFPROTO_IPV4, func(a *nfnetlink.Attributes) {
-		a.Bytes(attributeProtocol, []byte{protocol})
-		a.Text(attributeName, name)
+	messages, err := s.netfilter.Query(unix.NFNL_SUBSYS_IPSET, nl.IPSET_CMD_HEADER, 0, unix.NFPROTO_IPV4, func(a *nfnetlink.Attributes) {
+		a.Bytes(nl.IPSET_ATTR_PROTOCOL, []byte{nl.IPSET_PROTOCOL})
+		a.Text(nl.IPSET_ATTR_SETNAME, name)
 	})
 	err = missing(err)
 	var set Set
@@ -80,8 +87,8 @@ type Header struct {
 // Header returns that of a set. The error is as that of [Socket.Read].
 func (s *Socket) Header(name string) (Header, error) {
 	messages, err := s.list(func(a *nfnetlink.Attributes) {
-		a.Text(attributeName, name)
-		a.Uint32(attributeFlags|unix.NLA_F_NET_BYTEORDER, headerOnly)
+		a.Text(nl.IPSET_ATTR_SETNAME, name)
+		a.Uint32(nl.IPSET_ATTR_FLAGS|unix.NLA_F_NET_BYTEORDER, headerOnly)
 	})
 	var h Header
 	for _, m := range messages {
@@ -94,17 +101,17 @@ func (s *Socket) Header(name string) (Header, error) {
 
 // add adds what the attributes of the set itself say.
 func (h *Header) add(d *netlink.AttributeDecoder) {
-	if d.Type() != attributeData {
+	if d.Type() != nl.IPSET_ATTR_DATA {
 		return
 	}
 	d.Nested(func(d *netlink.AttributeDecoder) error {
 		for d.Next() {
 			switch d.Type() {
-			case attributeSetFlags:
-				h.Comments = d.Uint32()&withComments != 0
-			case attributeCount:
+			case nl.IPSET_ATTR_CADT_FLAGS:
+				h.Comments = d.Uint32()&nl.IPSET_FLAG_WITH_COMMENT != 0
+			case nl.IPSET_ATTR_ELEMENTS:
 				h.Members = d.Uint32()
-			case attributeReferences:
+			case nl.IPSET_ATTR_REFERENCES:
 				h.References = d.Uint32()
 			}
 		}
@@ -113,10 +120,11 @@ func (h *Header) add(d *netlink.AttributeDecoder) {
 }
 
 func (s *Socket) list(fill func(*nfnetlink.Attributes)) ([][]byte, error) {
-	messages, err := s.netfilter.Query(unix.NFNL_SUBSYS_IPSET, commandList, unix.NLM_F_DUMP, unix.NFPROTO_IPV4, func(a *nfnetlink.Attributes) {
-		a.Bytes(attributeProtocol, []byte{protocol})
+	request := func(a *nfnetlink.Attributes) {
+		a.Bytes(nl.IPSET_ATTR_PROTOCOL, []byte{nl.IPSET_PROTOCOL})
 		fill(a)
-	})
+	}
+	messages, err := s.netfilter.Query(unix.NFNL_SUBSYS_IPSET, nl.IPSET_CMD_LIST, unix.NLM_F_DUMP, unix.NFPROTO_IPV4, request)
 	return messages, missing(err)
 }
 
@@ -125,14 +133,14 @@ func (s *Set) add(message []byte) error {
 	var broken error
 	err := nfnetlink.Decode(message, func(d *netlink.AttributeDecoder) {
 		switch d.Type() {
-		case attributeType:
+		case nl.IPSET_ATTR_TYPENAME:
 			s.Type = Type(d.String())
-		case attributeFamily:
+		case nl.IPSET_ATTR_FAMILY:
 			s.Family = interception.IPv4
 			if d.Uint8() == unix.NFPROTO_IPV6 {
 				s.Family = interception.IPv6
 			}
-		case attributeMembers:
+		case nl.IPSET_ATTR_ADT:
 			d.Nested(func(d *netlink.AttributeDecoder) error {
 				for d.Next() {
 					d.Nested(func(d *netlink.AttributeDecoder) error {
@@ -154,16 +162,16 @@ func decodeMember(d *netlink.AttributeDecoder) (Member, error) {
 	bits := -1
 	for d.Next() {
 		switch d.Type() {
-		case attributeAddress:
+		case nl.IPSET_ATTR_IP:
 			d.Nested(func(d *netlink.AttributeDecoder) error {
 				for d.Next() {
 					address, _ = netip.AddrFromSlice(d.Bytes()) // one of another length stays invalid
 				}
 				return nil
 			})
-		case attributeBits:
+		case nl.IPSET_ATTR_CIDR:
 			bits = int(d.Uint8())
-		case attributeComment:
+		case nl.IPSET_ATTR_COMMENT:
 			comment = d.String()
 		default: // one that may change what the member means, such as an exception to another one
 			return Member{}, fmt.Errorf("a member with the attribute %d", d.Type())

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
@@ -39,19 +40,19 @@ const (
 	OfNetworks  Type = "hash:net"
 )
 
-// MaxName is the length that a set's name may have (IPSET_MAXNAMELEN, less the terminating zero).
-const MaxName = 31
+// MaxName is the length that a set's name may have, less the terminating zero.
+const MaxName = nl.IPSET_MAXNAMELEN - 1
 
 // maxMembers is the most members that a set takes. The kernel's default, 65,536, is less than the
 // pods that a large node may see come and go; what is not used takes no memory.
 const maxMembers = 1 << 20
 
-// The kernel's own error numbers (linux/netfilter/ipset/ip_set.h).
+// The kernel's own error numbers.
 const (
-	errNoSuchType = unix.Errno(4098) // IPSET_ERR_FIND_TYPE
-	errInUse      = unix.Errno(4100) // IPSET_ERR_BUSY
-	errAlready    = unix.Errno(4103) // IPSET_ERR_EXIST: a member to add is there, or one to delete is not
-	errReferenced = unix.Errno(4108) // IPSET_ERR_REFERENCED
+	errNoSuchType = unix.Errno(nl.IPSET_ERR_FIND_TYPE)
+	errInUse      = unix.Errno(nl.IPSET_ERR_BUSY)
+	errAlready    = unix.Errno(nl.IPSET_ERR_EXIST) // a member to add is there, or one to delete is not
+	errReferenced = unix.Errno(nl.IPSET_ERR_REFERENCED)
 )
 
 // ErrInUse means that rules refer to the set. Those of nf_tables may do so for a moment after they
@@ -62,13 +63,13 @@ var ErrInUse = errors.New("rules refer to the set")
 // of this name is there, and [interception.ErrUnsupported] if the kernel lacks the type.
 func (s *Socket) Create(name string, of Type, family interception.Family) error {
 	revision := map[Type]byte{OfAddresses: 2, OfNetworks: 4}[of] // the first ones with comments
-	err := s.change(commandCreate, unix.NLM_F_CREATE|unix.NLM_F_EXCL, name, func(a *nfnetlink.Attributes) {
-		a.Text(attributeType, string(of))
-		a.Bytes(attributeRevision, []byte{revision})
-		a.Bytes(attributeFamily, []byte{familyNumber(family)})
-		a.Nest(attributeData, func() {
-			a.Uint32(attributeMaxMembers|unix.NLA_F_NET_BYTEORDER, maxMembers)
-			a.Uint32(attributeSetFlags|unix.NLA_F_NET_BYTEORDER, withComments)
+	err := s.change(nl.IPSET_CMD_CREATE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, name, func(a *nfnetlink.Attributes) {
+		a.Text(nl.IPSET_ATTR_TYPENAME, string(of))
+		a.Bytes(nl.IPSET_ATTR_REVISION, []byte{revision})
+		a.Bytes(nl.IPSET_ATTR_FAMILY, []byte{familyNumber(family)})
+		a.Nest(nl.IPSET_ATTR_DATA, func() {
+			a.Uint32(nl.IPSET_ATTR_MAXELEM|unix.NLA_F_NET_BYTEORDER, maxMembers)
+			a.Uint32(nl.IPSET_ATTR_CADT_FLAGS|unix.NLA_F_NET_BYTEORDER, nl.IPSET_FLAG_WITH_COMMENT)
 		})
 	})
 	if errors.Is(err, errNoSuchType) {
@@ -81,7 +82,7 @@ func (s *Socket) Create(name string, of Type, family interception.Family) error 
 // Destroy removes a set. It is no error if there is none. The error is [ErrInUse] if rules refer to
 // it.
 func (s *Socket) Destroy(name string) error {
-	err := s.change(commandDestroy, 0, name, func(*nfnetlink.Attributes) {})
+	err := s.change(nl.IPSET_CMD_DESTROY, 0, name, func(*nfnetlink.Attributes) {})
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -90,7 +91,7 @@ func (s *Socket) Destroy(name string) error {
 
 // Swap exchanges the names of two sets, and with them which one rules refer to, in one step.
 func (s *Socket) Swap(one, other string) error {
-	return named("exchange", one, s.change(commandSwap, 0, one, func(a *nfnetlink.Attributes) { a.Text(attributeType, other) }))
+	return named("exchange", one, s.change(nl.IPSET_CMD_SWAP, 0, one, func(a *nfnetlink.Attributes) { a.Text(nl.IPSET_ATTR_SETNAME2, other) }))
 }
 
 // Member is a member of a set. A set of addresses has prefixes of one address.
@@ -102,12 +103,12 @@ type Member struct {
 // Add adds members, in several messages if they are many, and replaces the comments of those that
 // are there.
 func (s *Socket) Add(name string, members ...Member) error {
-	return named("add to", name, s.alter(commandAdd, name, members))
+	return named("add to", name, s.alter(nl.IPSET_CMD_ADD, name, members))
 }
 
 // Delete deletes a member. It is no error if there is no such member.
 func (s *Socket) Delete(name string, member Member) error {
-	return named("delete from", name, s.alter(commandDelete, name, []Member{member}))
+	return named("delete from", name, s.alter(nl.IPSET_CMD_DEL, name, []Member{member}))
 }
 
 // perMessage bounds the members in one message: an attribute has 64 KiB at most.
@@ -116,10 +117,10 @@ const perMessage = 200
 func (s *Socket) alter(command uint8, name string, members []Member) error {
 	for some := range slices.Chunk(members, perMessage) {
 		err := s.change(command, 0, name, func(a *nfnetlink.Attributes) {
-			a.Uint32(attributeLine|unix.NLA_F_NET_BYTEORDER, 0)
-			a.Nest(attributeMembers, func() {
+			a.Uint32(nl.IPSET_ATTR_LINENO|unix.NLA_F_NET_BYTEORDER, 0)
+			a.Nest(nl.IPSET_ATTR_ADT, func() {
 				for _, m := range some {
-					a.Nest(attributeData, func() { m.encode(a) })
+					a.Nest(nl.IPSET_ATTR_DATA, func() { m.encode(a) })
 				}
 			})
 		})
@@ -131,23 +132,23 @@ func (s *Socket) alter(command uint8, name string, members []Member) error {
 }
 
 func (m Member) encode(a *nfnetlink.Attributes) {
-	kind := uint16(attributeIPv4)
+	kind := uint16(nl.IPSET_ATTR_IPADDR_IPV4)
 	if m.Prefix.Addr().Is6() {
-		kind = attributeIPv6
+		kind = nl.IPSET_ATTR_IPADDR_IPV6
 	}
-	a.Nest(attributeAddress, func() { a.Bytes(kind|unix.NLA_F_NET_BYTEORDER, m.Prefix.Addr().AsSlice()) })
+	a.Nest(nl.IPSET_ATTR_IP, func() { a.Bytes(kind|unix.NLA_F_NET_BYTEORDER, m.Prefix.Addr().AsSlice()) })
 	if !m.Prefix.IsSingleIP() {
-		a.Bytes(attributeBits, []byte{byte(m.Prefix.Bits())})
+		a.Bytes(nl.IPSET_ATTR_CIDR, []byte{byte(m.Prefix.Bits())})
 	}
 	if m.Comment != "" {
-		a.Text(attributeComment, m.Comment)
+		a.Text(nl.IPSET_ATTR_COMMENT, m.Comment)
 	}
 }
 
 func (s *Socket) change(command uint8, flags uint16, name string, fill func(*nfnetlink.Attributes)) error {
 	_, err := s.netfilter.Query(unix.NFNL_SUBSYS_IPSET, command, flags, familyNumber(interception.IPv4), func(a *nfnetlink.Attributes) {
-		a.Bytes(attributeProtocol, []byte{protocol})
-		a.Text(attributeName, name)
+		a.Bytes(nl.IPSET_ATTR_PROTOCOL, []byte{nl.IPSET_PROTOCOL})
+		a.Text(nl.IPSET_ATTR_SETNAME, name)
 		fill(a)
 	})
 	return missing(err)
