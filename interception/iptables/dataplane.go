@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -73,10 +72,14 @@ type Options struct {
 // Dataplane puts plans into iptables, and many goroutines may use it at once. It has no state but
 // what it knows of the members of the live sets that it has edited.
 type Dataplane struct {
+	heritage
 	options Options
 	backend backend.Dataplane
 	indices indices
 }
+
+// heritage is for dataplanes that take over.
+type heritage = backend.Heritage
 
 var _ backend.Successor = (*Dataplane)(nil)
 
@@ -218,30 +221,4 @@ func (d *Dataplane) RemoveForeign(ctx context.Context, ns *interception.Netns, c
 
 func families() []interception.Family {
 	return []interception.Family{interception.IPv4, interception.IPv6}
-}
-
-// Name returns "iptables".
-func (d *Dataplane) Name() string { return backend.IPTables }
-
-// Remembered reports whether the owner has rules or chains in ns, and returns the lines kept with
-// them about the state before. It starts no program if the namespace has neither tables of the
-// flavour Legacy nor chains of the owner. Together with [Dataplane.RemoveRules] it only serves
-// other dataplanes.
-func (d *Dataplane) Remembered(ctx context.Context, ns *interception.Netns, owner interception.Owner) ([]string, bool, error) {
-	return d.backend.Remembered(ctx, ns, owner)
-}
-
-// RemoveRules removes the owner's rules and chains, of both flavours, with the record in them, and
-// leaves what precedes the rules: for a dataplane that has taken that over. Use [Dataplane.Remove]
-// otherwise.
-func (d *Dataplane) RemoveRules(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
-	return d.backend.RemoveRules(ctx, ns, owner)
-}
-
-// Members returns the members of the owner's live sets of addresses in ns, with their owners: for a
-// dataplane that takes over, and has the namespace's lock. Use [Dataplane.Observe] otherwise.
-func (d *Dataplane) Members(
-	ctx context.Context, ns *interception.Netns, owner interception.Owner,
-) (map[interception.SetName]map[netip.Addr]string, error) {
-	return d.backend.Members(ctx, ns, owner)
 }

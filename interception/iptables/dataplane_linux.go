@@ -13,6 +13,7 @@ func newDataplane(d *Dataplane) (*Dataplane, error) {
 		d.options.Runner = runner{}
 	}
 	d.backend.Kernel, d.backend.Open, d.backend.Supports, d.backend.Edit = kernel.Of, d.open, d.Supports, d.editSet
+	d.heritage = d.backend.Heritage(backend.IPTables)
 	return d, nil
 }
 

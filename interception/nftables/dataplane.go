@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/backend"
@@ -38,9 +37,13 @@ type Options struct {
 
 // Dataplane puts plans into nf_tables. It has no state, and many goroutines may use it at once.
 type Dataplane struct {
+	heritage
 	backend backend.Dataplane
 	foreign bool
 }
+
+// heritage is for dataplanes that take over.
+type heritage = backend.Heritage
 
 var _ backend.Successor = (*Dataplane)(nil)
 
@@ -152,27 +155,4 @@ func (d *Dataplane) RemoveForeign(ctx context.Context, ns *interception.Netns, c
 		return fmt.Errorf("remove another program's tables from %s: %w", ns, err)
 	}
 	return nil
-}
-
-// Name returns "nftables".
-func (d *Dataplane) Name() string { return backend.NFTables }
-
-// Remembered reports whether the owner has a table in ns, and returns its lines about the state
-// before. Together with [Dataplane.RemoveRules] it only serves other dataplanes.
-func (d *Dataplane) Remembered(ctx context.Context, ns *interception.Netns, owner interception.Owner) ([]string, bool, error) {
-	return d.backend.Remembered(ctx, ns, owner)
-}
-
-// RemoveRules removes the owner's table, with its record, from ns, and leaves what precedes the
-// rules: for a dataplane that has taken that over. Use [Dataplane.Remove] otherwise.
-func (d *Dataplane) RemoveRules(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
-	return d.backend.RemoveRules(ctx, ns, owner)
-}
-
-// Members returns the members of the owner's live sets of addresses in ns, with their owners: for a
-// dataplane that takes over, and has the namespace's lock. Use [Dataplane.Observe] otherwise.
-func (d *Dataplane) Members(
-	ctx context.Context, ns *interception.Netns, owner interception.Owner,
-) (map[interception.SetName]map[netip.Addr]string, error) {
-	return d.backend.Members(ctx, ns, owner)
 }

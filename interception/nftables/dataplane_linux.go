@@ -17,6 +17,7 @@ import (
 func newDataplane(d *Dataplane) (*Dataplane, error) {
 	d.backend.Kernel, d.backend.Open, d.backend.Create, d.backend.Supports = kernel.Of, d.open, d.create, d.Supports
 	d.backend.Edit = d.updateSet // it needs no lock
+	d.heritage = d.backend.Heritage(backend.NFTables)
 	return d, nil
 }
 

@@ -127,7 +127,7 @@ func (a *application) carry(ctx context.Context) error {
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	has, err := a.Members(ctx, a.ns, a.plan.Owner)
+	has, err := Heritage{of: a.Dataplane}.Members(ctx, a.ns, a.plan.Owner)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // Dataplane has the methods of a [Successor] over a backend's rules, except Supports, which the
-// backend has itself.
+// backend has itself. [Dataplane.Heritage] returns those of a [Predecessor].
 type Dataplane struct {
 	// Open returns the owner's rules in a namespace, and what closes them. It reads nothing of the
 	// owner yet.

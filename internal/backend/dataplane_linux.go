@@ -45,9 +45,9 @@ func (d *Dataplane) observe(ctx context.Context, ns *interception.Netns, owner i
 }
 
 // Remembered implements [Predecessor].
-func (d *Dataplane) Remembered(ctx context.Context, ns *interception.Netns, owner interception.Owner) (lines []string, found bool, err error) {
-	a := &application{Dataplane: d, ns: ns, plan: &interception.Plan{Owner: owner}}
-	err = d.repeated(ctx, a, func(_ *application, ctx context.Context) error {
+func (h Heritage) Remembered(ctx context.Context, ns *interception.Netns, owner interception.Owner) (lines []string, found bool, err error) {
+	a := &application{Dataplane: h.of, ns: ns, plan: &interception.Plan{Owner: owner}}
+	err = h.of.repeated(ctx, a, func(_ *application, ctx context.Context) error {
 		standing, err := a.rules.Look(ctx)
 		lines, found = standing.Record.Lines(), standing.Found
 		return err
@@ -56,10 +56,10 @@ func (d *Dataplane) Remembered(ctx context.Context, ns *interception.Netns, owne
 }
 
 // Members implements [Predecessor].
-func (d *Dataplane) Members(ctx context.Context, ns *interception.Netns, owner interception.Owner) (Members, error) {
+func (h Heritage) Members(ctx context.Context, ns *interception.Netns, owner interception.Owner) (Members, error) {
 	var state interception.State
-	a := &application{Dataplane: d, ns: ns, plan: &interception.Plan{Owner: owner}}
-	err := d.repeated(ctx, a, func(_ *application, ctx context.Context) error {
+	a := &application{Dataplane: h.of, ns: ns, plan: &interception.Plan{Owner: owner}}
+	err := h.of.repeated(ctx, a, func(_ *application, ctx context.Context) error {
 		state = interception.State{Owner: owner}
 		if _, err := a.rules.Look(ctx); err != nil {
 			return err
@@ -70,8 +70,8 @@ func (d *Dataplane) Members(ctx context.Context, ns *interception.Netns, owner i
 }
 
 // RemoveRules implements [Predecessor].
-func (d *Dataplane) RemoveRules(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
-	return d.repeated(ctx, &application{Dataplane: d, ns: ns, plan: &interception.Plan{Owner: owner}}, (*application).removeRules)
+func (h Heritage) RemoveRules(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
+	return h.of.repeated(ctx, &application{Dataplane: h.of, ns: ns, plan: &interception.Plan{Owner: owner}}, (*application).removeRules)
 }
 
 // locked holds the namespace's lock, and opens what precedes the rules.

@@ -27,16 +27,16 @@ func (d *Dataplane) observe(context.Context, *interception.Netns, interception.O
 }
 
 // Remembered implements [Predecessor].
-func (d *Dataplane) Remembered(context.Context, *interception.Netns, interception.Owner) ([]string, bool, error) {
+func (Heritage) Remembered(context.Context, *interception.Netns, interception.Owner) ([]string, bool, error) {
 	return nil, false, interception.ErrUnsupported
 }
 
 // Members implements [Predecessor].
-func (d *Dataplane) Members(context.Context, *interception.Netns, interception.Owner) (Members, error) {
+func (Heritage) Members(context.Context, *interception.Netns, interception.Owner) (Members, error) {
 	return nil, interception.ErrUnsupported
 }
 
 // RemoveRules implements [Predecessor].
-func (d *Dataplane) RemoveRules(context.Context, *interception.Netns, interception.Owner) error {
+func (Heritage) RemoveRules(context.Context, *interception.Netns, interception.Owner) error {
 	return interception.ErrUnsupported
 }

@@ -16,12 +16,13 @@
 // # Another backend
 //
 // A backend is a package beside interception/nftables. Its Dataplane is a [Successor]: it passes
-// its calls to a [Dataplane] of this package, and has its own Supports. The backend implements
-// [Rules] for what it writes to the kernel, and its Options have Predecessors. One entry in the
-// list of package interception/choice/standard then makes it a candidate, and a predecessor of all
-// others. Packages choice and plugin/pluginconf repeat the names of backends, and deps_test.go
-// has the rule that none imports another. The laws of package interception/dataplanetest test a
-// backend. TestThird of package standard adds a third one in this way.
+// its calls to a [Dataplane] of this package, embeds a [Heritage], and has its own Supports. The
+// backend implements [Rules] for what it writes to the kernel, and its Options have Predecessors.
+// One entry in the list of package interception/choice/standard then makes it a candidate, and a
+// predecessor of all others. Packages choice and plugin/pluginconf repeat the names of backends,
+// and deps_test.go has the rule that none imports another. The laws of package
+// interception/dataplanetest test a backend. TestThird of package standard adds a third one in
+// this way.
 //
 // # Goals
 //

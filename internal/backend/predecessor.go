@@ -56,6 +56,18 @@ func Predecessors(dataplanes []interception.Dataplane) ([]Predecessor, error) {
 	return all, nil
 }
 
+// Heritage has the methods of a [Predecessor]. A backend's own Dataplane embeds one.
+type Heritage struct {
+	name string
+	of   *Dataplane
+}
+
+// Heritage returns the dataplane as a predecessor of that name.
+func (d *Dataplane) Heritage(name string) Heritage { return Heritage{name, d} }
+
+// Name implements [Predecessor].
+func (h Heritage) Name() string { return h.name }
+
 // Successor is a dataplane that can take over from others, and they from it.
 type Successor interface {
 	interception.Dataplane

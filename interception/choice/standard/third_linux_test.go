@@ -46,21 +46,19 @@ func newThird() maker {
 			},
 			Supports: memory.Supports, Kernel: kernel.Of, Predecessors: predecessors,
 		}
-		return thirdDataplane{d, memory}, nil
+		return thirdDataplane{d, d.Heritage("third"), memory}, nil
 	}}
 }
 
 // thirdDataplane has the memory's own method Supports.
 type thirdDataplane struct {
 	*backend.Dataplane
+	backend.Heritage
 	memory *fake.Dataplane
 }
 
 // Supports implements [interception.Dataplane].
 func (d thirdDataplane) Supports(p *interception.Plan) error { return d.memory.Supports(p) }
-
-// Name implements [backend.Predecessor].
-func (thirdDataplane) Name() string { return "third" }
 
 // Look implements [backend.Rules].
 func (r *third) Look(context.Context) (backend.Standing, error) {
