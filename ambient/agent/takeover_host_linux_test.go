@@ -85,11 +85,13 @@ func takeOverHost(t *testing.T, dataplane hostDataplane, program upstream.Progra
 	over := make(chan struct{})
 	var probing sync.WaitGroup
 	probing.Go(func() {
+		pace := time.NewTicker(2 * time.Millisecond) // else the host would run out of ports
+		defer pace.Stop()
 		for {
 			select {
 			case <-over:
 				return
-			default:
+			case <-pace.C:
 				n.mustProbe(pods...)
 			}
 		}

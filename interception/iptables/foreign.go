@@ -62,33 +62,38 @@ func (t listedTable) foreignRules(c listedChain, family interception.Family, pre
 		if strings.HasPrefix(jumpTarget(listed.words), prefix) {
 			continue
 		}
-		words, comment := withoutComment(listed.words)
-		id, _, why, _ := lower.ParseComment(comment)
-		r := interception.Rule{ID: id, Match: interception.Match{Family: family}, Why: why}
-		target := jumpTarget(words)
-		// A jump has no options: decoding RETURN in its place yields what it matches.
-		jump := len(words) >= 2 && words[len(words)-2] == "-j" && slices.ContainsFunc(t.chains, func(c listedChain) bool { return c.name == target })
-		if jump {
-			words = append(slices.Clone(words[:len(words)-1]), "RETURN")
-		}
-		d, err := decodeForeign(words, family, prefix)
-		switch {
-		case err != nil, jump && d.to != "":
-			r.Action = interception.Opaque{Text: listed.text}
-		case d.to != "":
-			r.Match, r.Action = d.match, interception.Opaque{Text: listed.text, To: d.to, Then: d.action}
-		case jump:
-			r.Match, r.Action = d.match, interception.Jump{Chain: interception.ChainName(target)}
-		default:
-			r.Match, r.Action = d.match, d.action
-		}
-		if r.Match.EffectiveFamily() == interception.BothFamilies {
-			r.Match.Family = family
-		}
-		if d.reset && r.Match.L4.Protocol() == interception.AnyProtocol {
-			r.Match.L4 = interception.TCP()
-		}
-		rules = append(rules, r)
+		rules = append(rules, t.foreignRule(listed, family, prefix))
 	}
 	return rules
+}
+
+// foreignRule returns a rule of another program.
+func (t listedTable) foreignRule(listed listedRule, family interception.Family, prefix string) interception.Rule {
+	words, comment := withoutComment(listed.words)
+	id, _, why, _ := lower.ParseComment(comment)
+	r := interception.Rule{ID: id, Match: interception.Match{Family: family}, Why: why}
+	target := jumpTarget(words)
+	// A jump has no options: decoding RETURN in its place yields what it matches.
+	jump := len(words) >= 2 && words[len(words)-2] == "-j" && slices.ContainsFunc(t.chains, func(c listedChain) bool { return c.name == target })
+	if jump {
+		words = append(slices.Clone(words[:len(words)-1]), "RETURN")
+	}
+	d, err := decodeForeign(words, family, prefix)
+	switch {
+	case err != nil, jump && d.to != "":
+		r.Action = interception.Opaque{Text: listed.text}
+	case d.to != "":
+		r.Match, r.Action = d.match, interception.Opaque{Text: listed.text, To: d.to, Then: d.action}
+	case jump:
+		r.Match, r.Action = d.match, interception.Jump{Chain: interception.ChainName(target)}
+	default:
+		r.Match, r.Action = d.match, d.action
+	}
+	if r.Match.EffectiveFamily() == interception.BothFamilies {
+		r.Match.Family = family
+	}
+	if d.reset && r.Match.L4.Protocol() == interception.AnyProtocol {
+		r.Match.L4 = interception.TCP()
+	}
+	return r
 }

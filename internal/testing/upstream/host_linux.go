@@ -3,6 +3,7 @@
 package upstream
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -43,7 +44,11 @@ func InstallHost(t testing.TB, in *os.File, ipv6 bool, by Program, members map[n
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer socket.Close()
+	t.Cleanup(func() {
+		if err := socket.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	for _, f := range hostFamilies(ipv6) {
 		if err := socket.Create(f.set, ipset.OfAddresses, f.Family); err != nil {
 			t.Fatal(err)
@@ -64,19 +69,18 @@ func InstallHost(t testing.TB, in *os.File, ipv6 bool, by Program, members map[n
 
 // nativeHost returns the same as nft reads it.
 func nativeHost(ipv6 bool, members map[netip.Addr]string) string {
+	const table = "inet istio-ambient-nat"
 	sets, rules := "", ""
 	for _, f := range hostFamilies(ipv6) {
-		elements := ""
+		sets += fmt.Sprintf("add set %s %s { type %s; comment \"UUID of the pods that are part of ambient mesh\"; }\n", table, f.set, f.sets)
 		for address, uid := range members {
 			if interception.FamilyOf(address) == f.Family {
-				elements += fmt.Sprintf("add element inet istio-ambient-nat %s { %s comment %q }\n", f.set, address, uid)
+				sets += fmt.Sprintf("add element %s %s { %s comment %q }\n", table, f.set, address, uid)
 			}
 		}
-		sets += fmt.Sprintf("add set inet istio-ambient-nat %s { type %s; comment \"UUID of the pods that are part of ambient mesh\"; }\n%s", f.set, f.sets, elements)
-		rules += fmt.Sprintf("add rule inet istio-ambient-nat postrouting meta l4proto tcp skuid 0 %s daddr @%s counter snat to %s\n", f.ip, f.set, f.probe)
+		rules += fmt.Sprintf("add rule %s postrouting meta l4proto tcp skuid 0 %s daddr @%s counter snat to %s\n", table, f.ip, f.set, f.probe)
 	}
-	return "add table inet istio-ambient-nat\n" + sets +
-		"add chain inet istio-ambient-nat postrouting { type nat hook postrouting priority 100; }\n" + rules
+	return "add table " + table + "\n" + sets + "add chain " + table + " postrouting { type nat hook postrouting priority 100; }\n" + rules
 }
 
 // HostSets returns the names of the sets that the agent has made by iptables.
@@ -86,9 +90,8 @@ func HostSets(t testing.TB, in *os.File) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer socket.Close()
 	all, err := socket.Names()
-	if err != nil {
+	if err := errors.Join(err, socket.Close()); err != nil { // the caller may ask often
 		t.Fatal(err)
 	}
 	for _, name := range all {
