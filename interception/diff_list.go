@@ -142,7 +142,9 @@ func (t *taker) table(table Table) {
 		rules := []line{{text: "chain", shown: "chain " + string(chain.Name), head: true}}
 		for _, r := range byFamily(chain.Rules, func(r *Rule) Family { return r.Match.EffectiveFamily() }) {
 			match := r.Match.canonical()
-			rules = append(rules, line{text: conditions(match, canonicalAction(match, r.Action)), shown: conditions(r.Match, r.Action), id: r.ID, why: r.Why})
+			rules = append(rules, line{
+				text: conditions(match, canonicalAction(match, r.Action)), shown: conditions(r.Match, r.Action), id: r.ID, why: r.Why,
+			})
 		}
 		t.add(table.Kind.String()+"/"+string(chain.Name), false, rules...)
 	}

@@ -26,9 +26,8 @@ func features() []feature {
 }
 
 func objectFeatures() []feature {
-	object := func(name string, add func(b *interception.Builder)) feature { return feature{"object " + name, add} }
 	prefix := netip.MustParsePrefix
-	return []feature{
+	return append(routeFeatures(), []feature{
 		object("link", func(b *interception.Builder) {
 			b.Link(interception.Link{ID: featureName, Name: "feature0", Why: "a feature"})
 		}),
@@ -48,6 +47,24 @@ func objectFeatures() []feature {
 		object("sysctl", func(b *interception.Builder) {
 			b.Sysctl(interception.Sysctl{ID: featureName, Key: sysctls()[0], Value: 66, Why: "a feature"})
 		}),
+		object("fixed set", func(b *interception.Builder) {
+			set := b.Set(featureName, interception.Prefixes(prefix("192.0.2.0/25"), prefix("198.51.100.9/32")), "a feature")
+			c := b.Filter("chain")
+			c.Entry(interception.Output, interception.Match{}, "an entry")
+			c.Do(featureName, interception.Match{DstSet: interception.Is(set)}, interception.Return{}, "a feature")
+		}),
+		object("live set of addresses", func(b *interception.Builder) { b.LiveAddresses(featureName, interception.IPv4, "a feature") }),
+		object("live set", func(b *interception.Builder) { b.LiveSet(featureName, interception.IPv6, "a feature") }),
+	}...)
+}
+
+func object(name string, add func(b *interception.Builder)) feature {
+	return feature{"object " + name, add}
+}
+
+func routeFeatures() []feature {
+	prefix := netip.MustParsePrefix
+	return []feature{
 		object("route", func(b *interception.Builder) {
 			b.Route(interception.Route{ID: featureName, Destination: prefix("198.51.100.0/24"), Device: "lo", Table: 178, Why: "a feature"})
 		}),
@@ -90,14 +107,6 @@ func objectFeatures() []feature {
 				Why: "a feature",
 			})
 		}),
-		object("fixed set", func(b *interception.Builder) {
-			set := b.Set(featureName, interception.Prefixes(prefix("192.0.2.0/25"), prefix("198.51.100.9/32")), "a feature")
-			c := b.Filter("chain")
-			c.Entry(interception.Output, interception.Match{}, "an entry")
-			c.Do(featureName, interception.Match{DstSet: interception.Is(set)}, interception.Return{}, "a feature")
-		}),
-		object("live set of addresses", func(b *interception.Builder) { b.LiveAddresses(featureName, interception.IPv4, "a feature") }),
-		object("live set", func(b *interception.Builder) { b.LiveSet(featureName, interception.IPv6, "a feature") }),
 	}
 }
 

@@ -56,17 +56,11 @@ func (w *ruleWriter) translation(r lower.Rule) {
 	case interception.SetConnMark:
 		w.setBits(conntrack(unix.NFT_CT_MARK), setConntrack(unix.NFT_CT_MARK), a.Mark)
 	case interception.SaveMark:
-		if set, ok := a.Fixed(r.Match); ok && set.Mark.Mask != wholeMask {
-			w.setBits(conntrack(unix.NFT_CT_MARK), setConntrack(unix.NFT_CT_MARK), set.Mark)
-			return
-		}
-		w.copyBits(packetMark(), connectionMark(), a.Mask)
+		set, fixed := a.Fixed(r.Match)
+		w.copyMark(packetMark(), connectionMark(), a.Mask, set.Mark, fixed)
 	case interception.RestoreMark:
-		if set, ok := a.Fixed(r.Match); ok && set.Mark.Mask != wholeMask {
-			w.setBits(meta(unix.NFT_META_MARK), setMeta(unix.NFT_META_MARK), set.Mark)
-			return
-		}
-		w.copyBits(connectionMark(), packetMark(), a.Mask)
+		set, fixed := a.Fixed(r.Match)
+		w.copyMark(connectionMark(), packetMark(), a.Mask, set.Mark, fixed)
 	}
 	if err := supportsAction(r.Action); err != nil {
 		w.t.fail(err)

@@ -48,6 +48,15 @@ func (f markField) stored() expression {
 	return numbered(f.name, f.keyAttribute, f.key, f.source, register)
 }
 
+// copyMark copies the bits of a mask, or writes them if the rule's match fixes what they are.
+func (w *ruleWriter) copyMark(from, to markField, mask interception.Mark, bits interception.MarkBits, fixed bool) {
+	if fixed && bits.Mask != wholeMask {
+		w.setBits(to.loaded(register), to.stored(), bits)
+		return
+	}
+	w.copyBits(from, to, mask)
+}
+
 // copyBits copies the bits of a mask from one mark to another; 0 stands for all bits.
 func (w *ruleWriter) copyBits(from, to markField, mask interception.Mark) {
 	if mask == 0 || mask == wholeMask {

@@ -366,7 +366,7 @@ func TestLinks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ns, dp, proxy := newPod(t), dataplane(t), newPod(t)
-			netns := ns.Netns.With("proxy", proxy.Netns)
+			netns := ns.With("proxy", proxy.Netns)
 			before := ns.everything(t) + proxy.everything(t)
 			link.ID, link.Name, link.Why = "a.link", "mesh0", "a link"
 			plan := build(t, "mesh-test", func(b *interception.Builder) {

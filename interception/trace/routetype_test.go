@@ -52,11 +52,13 @@ func TestTypesOfRoutes(t *testing.T) {
 		"thrown into main":      {[]interception.Route{typed(interception.RouteThrow, "0.0.0.0/0")}, 1, dst, "sent by eth0 to " + dst},
 		"in the main table, v6": {[]interception.Route{inMain(typed(interception.RouteUnreachable, "2001:db8::/32"))}, 0, "[2001:db8::1]:80", unreachable},
 		"the longer prefix is thrown": {
-			[]interception.Route{typed(interception.RouteThrow, "198.51.100.0/24"), typed(interception.RouteUnicast, "0.0.0.0/0")}, 1, dst,
+			[]interception.Route{typed(interception.RouteThrow, "198.51.100.0/24"), typed(interception.RouteUnicast, "0.0.0.0/0")},
+			1, dst,
 			"sent by eth0 to " + dst,
 		},
 		"the longer prefix goes on": {
-			[]interception.Route{typed(interception.RouteUnicast, "198.51.100.0/24"), typed(interception.RouteUnreachable, "0.0.0.0/0")}, 1, dst,
+			[]interception.Route{typed(interception.RouteUnicast, "198.51.100.0/24"), typed(interception.RouteUnreachable, "0.0.0.0/0")},
+			1, dst,
 			"sent by net1 to " + dst,
 		},
 		"thrown to the next rule": {
@@ -64,11 +66,13 @@ func TestTypesOfRoutes(t *testing.T) {
 			2, dst, "sent by net1 to " + dst,
 		},
 		"the lower metric": {
-			[]interception.Route{with(5, typed(interception.RouteUnreachable, "0.0.0.0/0")), with(4, typed(interception.RouteUnicast, "0.0.0.0/0"))}, 1, dst,
+			[]interception.Route{with(5, typed(interception.RouteUnreachable, "0.0.0.0/0")), with(4, typed(interception.RouteUnicast, "0.0.0.0/0"))},
+			1, dst,
 			"sent by net1 to " + dst,
 		},
 		"the lower metric, later": {
-			[]interception.Route{with(4, typed(interception.RouteUnicast, "0.0.0.0/0")), with(5, typed(interception.RouteUnreachable, "0.0.0.0/0"))}, 1, dst,
+			[]interception.Route{with(4, typed(interception.RouteUnicast, "0.0.0.0/0")), with(5, typed(interception.RouteUnreachable, "0.0.0.0/0"))},
+			1, dst,
 			"sent by net1 to " + dst,
 		},
 		"a metric after the implied default": {
@@ -78,7 +82,8 @@ func TestTypesOfRoutes(t *testing.T) {
 			[]interception.Route{with(5, inMain(typed(interception.RouteUnreachable, "::/0")))}, 0, "[2001:db8::1]:80", unreachable,
 		},
 		"an address's own subnet, v6": {
-			[]interception.Route{inMain(typed(interception.RouteUnreachable, "fd00:10:244::/64"))}, 0, "[fd00:10:244::9]:80",
+			[]interception.Route{inMain(typed(interception.RouteUnreachable, "fd00:10:244::/64"))},
+			0, "[fd00:10:244::9]:80",
 			"sent by eth0 to [fd00:10:244::9]:80",
 		},
 		"a preferred source": {[]interception.Route{preferring}, 1, dst, "sent by net1 to " + dst},

@@ -27,12 +27,16 @@ func (n *network) source(way route, to netip.Addr, transparent bool) netip.Addr 
 	case way.link.Name == loopback && (to.Is4() || !way.foreign):
 		return to // for IPv4 what a local route does, for IPv6 RFC 6724 section 5, rule 1
 	}
-	link := way.link
+	return n.chosen(way.link, to)
+}
+
+// chosen returns the source address for a packet that leaves by a link, if no route prefers one.
+func (n *network) chosen(link *Link, to netip.Addr) netip.Addr {
 	if link.Name == loopback {
 		link = link.global(to)
 	}
-	if chosen := link.choose(to); chosen.IsValid() {
-		return chosen
+	if address := link.choose(to); address.IsValid() {
+		return address
 	}
 	return n.others().choose(to)
 }

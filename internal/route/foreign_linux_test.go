@@ -97,7 +97,8 @@ func TestGotoNowhere(t *testing.T) {
 		rules  []interception.Object
 		drifts string
 	}{
-		{[]interception.Object{goes}, "goto 200, which no rule has"}, {[]interception.Object{goes, target}, ""},
+		{[]interception.Object{goes}, "goto 200, which no rule has"},
+		{[]interception.Object{goes, target}, ""},
 		{[]interception.Object{goes}, "goto 200, which no rule has"},
 	} {
 		plan := &interception.Plan{Owner: "mesh-test", Objects: c.rules}
@@ -124,8 +125,13 @@ func TestChangedRoutes(t *testing.T) {
 		s, prefix := newSocket(t), netip.MustParsePrefix(destination)
 		others(t, s, 1, destination, 0) // sets lo up
 		for _, r := range []interception.Route{
-			{Type: interception.RouteUnreachable}, {Type: interception.RouteThrow}, {Device: "lo"}, {Type: interception.RouteBlackhole},
-			{Device: "lo", Metric: 5}, {Type: interception.RouteLocal, Device: "lo"}, {Type: interception.RouteUnreachable},
+			{Type: interception.RouteUnreachable},
+			{Type: interception.RouteThrow},
+			{Device: "lo"},
+			{Type: interception.RouteBlackhole},
+			{Device: "lo", Metric: 5},
+			{Type: interception.RouteLocal, Device: "lo"},
+			{Type: interception.RouteUnreachable},
 		} {
 			r.Destination, r.Table, r.ID, r.Why = prefix, 133, "a.route", "a route"
 			plan := &interception.Plan{Owner: "mesh-test", Objects: []interception.Object{r}}

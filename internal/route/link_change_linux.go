@@ -38,7 +38,8 @@ func (c *Change) link(l interception.Link) error {
 		return refuse(fmt.Errorf("interface %s is there and is not the owner's: %w: choose another name", l.Name, unix.EEXIST))
 	}
 	if fixed := c.found.fixed(have, l); fixed != "" {
-		return refuse(fmt.Errorf("interface %s is there, and the kernel cannot change it: %w: %s: give the link another name, or remove the plan first",
+		return refuse(fmt.Errorf(
+			"interface %s is there, and the kernel cannot change it: %w: %s: give the link another name, or remove the plan first",
 			l.Name, unix.EEXIST, fixed))
 	}
 	for _, change := range c.changes(have, l) {

@@ -41,8 +41,12 @@ func extrasOf(l *netlink.Vxlan) []string {
 		is   bool
 		text string
 	}{
-		{len(l.SrcAddr) > 0, "with a local address"}, {l.VtepDevIndex != 0, "bound to an interface"}, {l.FlowBased, "without a remote end of its own"},
-		{l.GBP, "with group policies"}, {l.Proxy, "that answers for neighbours"}, {l.RSC || l.L2miss || l.L3miss, "that asks for routes"},
+		{len(l.SrcAddr) > 0, "with a local address"},
+		{l.VtepDevIndex != 0, "bound to an interface"},
+		{l.FlowBased, "without a remote end of its own"},
+		{l.GBP, "with group policies"},
+		{l.Proxy, "that answers for neighbours"},
+		{l.RSC || l.L2miss || l.L3miss, "that asks for routes"},
 		{l.TTL != 0 || l.TOS != 0, "with a TTL or a TOS of its own"},
 	} {
 		if extra.is {

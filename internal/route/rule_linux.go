@@ -51,10 +51,7 @@ func decodeRule(family byte, header []byte, d *mdlayher.AttributeDecoder) rule {
 	r := rule{family: family, table: uint32(header[4])}
 	var source, destination netip.Addr
 	r.more.byte("tos", header[3])
-	if header[7] != unix.FR_ACT_GOTO {
-		r.more.byte("action", header[7]^unix.FR_ACT_TO_TBL)
-	}
-	r.more.byte("flags", header[8]&^(unix.FIB_RULE_UNRESOLVED|unix.FIB_RULE_IIF_DETACHED)) // there is no such rule or link at present
+	r.act(header[7], header[8])
 	for d.Next() {
 		switch kind := d.Type(); kind {
 		case nl.FRA_DST:
@@ -82,6 +79,14 @@ func decodeRule(family byte, header []byte, d *mdlayher.AttributeDecoder) rule {
 	r.destination = r.selector("length of a destination", destination, header[1])
 	r.source = r.selector("length of a source", source, header[2])
 	return r
+}
+
+// act notes what a rule does that no rule of a plan does.
+func (r *rule) act(action, flags byte) {
+	if action != unix.FR_ACT_GOTO {
+		r.more.byte("action", action^unix.FR_ACT_TO_TBL)
+	}
+	r.more.byte("flags", flags&^(unix.FIB_RULE_UNRESOLVED|unix.FIB_RULE_IIF_DETACHED)) // there is no such rule or link at present
 }
 
 // other notes an attribute that no rule of a plan has.
