@@ -214,8 +214,17 @@ func TestBuildRefuses(t *testing.T) {
 			b.Link(Link{ID: "l", Name: "in0", Veth: &Veth{Peer: "in1"}, Why: "reason"})
 		}},
 		{"small MTU", "MTU 67", func(b *Builder) { b.Link(Link{ID: "l", Name: "tun0", MTU: 67, Why: "reason"}) }},
+		{"short hardware address", `"02:00:00:00:00" is not one of Ethernet`, func(b *Builder) {
+			b.Link(Link{ID: "l", Name: "tun0", HardwareAddr: "02:00:00:00:00", Why: "reason"})
+		}},
+		{"long hardware address", "is not one of Ethernet", func(b *Builder) {
+			b.Link(Link{ID: "l", Name: "tun0", HardwareAddr: "02:00:00:00:00:00:00:01", Why: "reason"})
+		}},
+		{"hardware address in another form", "is not one of Ethernet", func(b *Builder) {
+			b.Link(Link{ID: "l", Name: "tun0", HardwareAddr: "0200.0000.0001", Why: "reason"})
+		}},
 		{"hardware address of a group", "01:00:00:00:00:01 is one of a group", func(b *Builder) {
-			b.Link(Link{ID: "l", Name: "tun0", HardwareAddr: HardwareAddr{1, 5: 1}, Why: "reason"})
+			b.Link(Link{ID: "l", Name: "tun0", HardwareAddr: "01:00:00:00:00:01", Why: "reason"})
 		}},
 		{"two links of a name", "same name", func(b *Builder) {
 			b.Link(Link{ID: "l", Name: "a", Why: "reason"})

@@ -26,7 +26,7 @@ func everything(t testing.TB) *Plan {
 		tunnel := &Geneve{VNI: 1000, Remote: netip.MustParseAddr("192.0.2.1"), Port: 6081}
 		b.Link(Link{ID: "link.geneve", Name: "tun0", Geneve: tunnel, Why: "a tunnel"})
 		far := &VXLAN{VNI: 1001, Remote: netip.MustParseAddr("fd00::1"), Port: 4789}
-		b.Link(Link{ID: "link.vxlan", Name: "tun1", VXLAN: far, MTU: 1430, HardwareAddr: HardwareAddr{2, 0, 0, 0xab, 0, 1}, Why: "a tunnel"})
+		b.Link(Link{ID: "link.vxlan", Name: "tun1", VXLAN: far, MTU: 1430, HardwareAddr: "02:00:00:ab:00:01", Why: "a tunnel"})
 		b.Link(Link{ID: "link.veth", Name: "in0", Veth: &Veth{Peer: "in1", Namespace: "proxy"}, Why: "a pair"})
 		b.Address(Address{ID: "address", Device: "lo", Prefix: netip.MustParsePrefix("::6/128"), Why: "an address", From: []Source{source}})
 		b.Sysctl(Sysctl{ID: "sysctl", Key: "ipv4/conf/eth0.1/route_localnet", Value: 1, Why: "a parameter"})

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 )
 
 // Link is an object of a plan: a network interface that belongs to the plan. At most one of Geneve,
@@ -30,9 +32,9 @@ type Link struct {
 	// ends. 0 leaves it to the kernel, and Diff does not compare it. [Link.MTUOver] computes that of
 	// a tunnel.
 	MTU int `json:"mtu,omitempty"`
-	// HardwareAddr is the interface's Ethernet address. The zero value leaves it to the kernel, and
-	// Diff does not compare it.
-	HardwareAddr HardwareAddr `json:"hardwareAddr,omitzero"`
+	// HardwareAddr is the interface's Ethernet address as ip(8) writes it, such as
+	// "02:00:00:00:00:01". The zero value leaves it to the kernel, and Diff does not compare it.
+	HardwareAddr string `json:"hardwareAddr,omitempty"`
 	// Why is the constant reason for the interface.
 	Why string `json:"why"`
 	// From is the interface's provenance.
@@ -65,9 +67,9 @@ type VXLAN struct {
 type Veth struct {
 	// Peer is the name of the other end.
 	Peer Interface `json:"peer"`
-	// Namespace is the label of the network namespace of the other end. [Netns.With] gives a
-	// namespace a label.
-	Namespace NetnsLabel `json:"namespace"`
+	// Namespace is the label of the network namespace of the other end, such as "proxy": at most 28
+	// of a-z, 0-9 and '-', a letter first. [Netns.With] gives a namespace a label.
+	Namespace string `json:"namespace"`
 }
 
 // tunnelHeaders is the length in bytes of what a tunnel puts before a packet, less the outer IP
@@ -106,8 +108,8 @@ func (l Link) text() string {
 	if l.MTU != 0 {
 		words += fmt.Sprintf(" mtu %d", l.MTU)
 	}
-	if l.HardwareAddr != (HardwareAddr{}) {
-		words += " hardware address " + l.HardwareAddr.String()
+	if l.HardwareAddr != "" {
+		words += " hardware address " + l.HardwareAddr
 	}
 	return words
 }
@@ -136,8 +138,8 @@ func (l Link) asked(by Link) Link {
 	if by.MTU == 0 {
 		l.MTU = 0
 	}
-	if by.HardwareAddr == (HardwareAddr{}) {
-		l.HardwareAddr = HardwareAddr{}
+	if by.HardwareAddr == "" {
+		l.HardwareAddr = ""
 	}
 	return l
 }
@@ -154,10 +156,22 @@ func linkError(l Link) error {
 	if l.MTU != 0 && (l.MTU < minMTU || l.MTU > maxMTU) {
 		errs = append(errs, fmt.Errorf("MTU %d is not between %d and %d", l.MTU, minMTU, maxMTU))
 	}
-	if l.HardwareAddr[0]&1 != 0 {
-		errs = append(errs, fmt.Errorf("hardware address %s is one of a group: no interface can have it", l.HardwareAddr))
+	return errors.Join(append(errs, hardwareAddrError(l.HardwareAddr))...)
+}
+
+func hardwareAddrError(text string) error {
+	if text == "" {
+		return nil
 	}
-	return errors.Join(errs...)
+	parts := strings.Split(text, ":")
+	isByte := func(part string) bool { return len(part) == 2 && strings.Trim(part, digits+"abcdef") == "" }
+	if len(parts) != 6 || slices.ContainsFunc(parts, func(part string) bool { return !isByte(part) }) {
+		return fmt.Errorf("hardware address %s is not one of Ethernet such as 02:00:00:00:00:01", quoteBriefly(text))
+	}
+	if strings.Contains("13579bdf", parts[0][1:]) {
+		return fmt.Errorf("hardware address %s is one of a group: no interface can have it", text)
+	}
+	return nil
 }
 
 func linkKindError(l Link) error {
@@ -175,7 +189,7 @@ func linkKindError(l Link) error {
 	case l.VXLAN != nil:
 		return tunnelError(l.VXLAN.VNI, l.VXLAN.Remote, l.VXLAN.Port)
 	case l.Veth != nil:
-		return errors.Join(l.Veth.Peer.Validate(), l.Veth.Namespace.Validate())
+		return errors.Join(l.Veth.Peer.Validate(), validateLabel(l.Veth.Namespace))
 	}
 	return nil
 }

@@ -44,10 +44,6 @@ type SetName string
 // RuleID names a rule in its plan: words of a-z, 0-9 and '-', joined by '.', at most 40 bytes.
 type RuleID string
 
-// NetnsLabel names a network namespace for plans, such as "proxy": at most 28 of a-z, 0-9 and '-',
-// a letter first. It means what the caller's [Netns.With] says.
-type NetnsLabel string
-
 // Validate returns an error that wraps [ErrName] for an invalid name.
 func (o Owner) Validate() error {
 	words := strings.Split(string(o), "-")
@@ -75,9 +71,9 @@ func (id RuleID) Validate() error {
 	return validateName("rule id", string(id), maxRuleID, lower, lower+digits+"-.")
 }
 
-// Validate returns an error that wraps [ErrName] for an invalid name.
-func (l NetnsLabel) Validate() error {
-	return validateName("label", string(l), maxLabel, lower, lower+digits+"-")
+// validateLabel checks the label of a network namespace.
+func validateLabel(label string) error {
+	return validateName("label", label, maxLabel, lower, lower+digits+"-")
 }
 
 // validateWhy checks a reason against the alphabet of comments in the kernel.

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync/atomic"
 )
 
@@ -24,7 +23,7 @@ type Netns struct {
 	file    *os.File
 	id      NetnsID
 	standIn *standIn // replaces the file in tests
-	others  map[NetnsLabel]*Netns
+	others  map[string]*Netns
 }
 
 // NetnsID identifies a network namespace while it lives: its device and inode (namespaces(7)).
@@ -55,11 +54,6 @@ func OpenNetns(path string, o NetnsOptions) (*Netns, error) {
 		return nil, fmt.Errorf("open network namespace: %w", err)
 	}
 	return NetnsFromFile(file, o)
-}
-
-// OpenNetnsOfPID opens the network namespace of a process below ProcRoot, as [OpenNetns] does.
-func OpenNetnsOfPID(pid int, o NetnsOptions) (*Netns, error) {
-	return OpenNetns(filepath.Join(o.procRoot(), strconv.Itoa(pid), "ns", "net"), o)
 }
 
 // NetnsFromFile verifies an open descriptor, such as one received over a socket, as [OpenNetns]
@@ -105,22 +99,22 @@ func (n *Netns) ID() NetnsID { return n.id }
 // ([Veth]). Both handles share the descriptor: closing either closes it. The other namespace stays
 // the caller's, who keeps it open while a dataplane uses the handle. The label replaces an earlier
 // one of the same name, in the new handle only.
-func (n *Netns) With(label NetnsLabel, other *Netns) *Netns {
+func (n *Netns) With(label string, other *Netns) *Netns {
 	if n == nil {
 		return nil
 	}
 	labelled := *n
 	labelled.others = maps.Clone(n.others)
 	if labelled.others == nil {
-		labelled.others = map[NetnsLabel]*Netns{}
+		labelled.others = map[string]*Netns{}
 	}
 	labelled.others[label] = other
 	return &labelled
 }
 
 // Labelled yields the namespaces that With was given, in the order of their labels.
-func (n *Netns) Labelled() iter.Seq2[NetnsLabel, *Netns] {
-	return func(yield func(NetnsLabel, *Netns) bool) {
+func (n *Netns) Labelled() iter.Seq2[string, *Netns] {
+	return func(yield func(string, *Netns) bool) {
 		for _, label := range slices.Sorted(maps.Keys(n.others)) {
 			if !yield(label, n.others[label]) {
 				return

@@ -92,22 +92,6 @@ func TestOpenNetns(t *testing.T) {
 	}
 }
 
-func TestOpenNetnsOfPIDReadsUnderTheProcRoot(t *testing.T) {
-	t.Parallel()
-	host := procRoot(t, "/proc/self/ns/net")
-	pid := startInNetns(t)
-	if err := os.Symlink(fmt.Sprintf("/proc/%d", pid), filepath.Join(host.ProcRoot, "4711")); err != nil {
-		t.Fatal(err)
-	}
-	ns, err := OpenNetnsOfPID(4711, host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ns.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestOpenNetnsRefuses(t *testing.T) {
 	t.Parallel()
 	pid := startInNetns(t)

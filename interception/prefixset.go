@@ -79,12 +79,12 @@ func ParsePrefixSet(list string) (PrefixSet, error) {
 	case "*":
 		return AllPrefixes(), nil
 	}
-	prefixes, err := parseList(list, ParsePrefix)
+	prefixes, err := parseList(list, parsePrefix)
 	return Prefixes(prefixes...), err
 }
 
-// ParsePrefix parses one CIDR prefix, as [ParsePrefixSet] parses an element of its list.
-func ParsePrefix(element string) (netip.Prefix, error) {
+// parsePrefix parses one CIDR prefix.
+func parsePrefix(element string) (netip.Prefix, error) {
 	switch element {
 	case "":
 		return netip.Prefix{}, errors.New("an element of the list is empty: remove the extra comma")

@@ -27,7 +27,7 @@ func openLive(argument string) (ns *interception.Netns, live bool, err error) {
 		if err != nil || pid < 1 {
 			return nil, true, fmt.Errorf("%q is not a process id", number)
 		}
-		ns, err = interception.OpenNetnsOfPID(pid, interception.NetnsOptions{})
+		ns, err = interception.OpenNetns(fmt.Sprintf("/proc/%d/ns/net", pid), interception.NetnsOptions{})
 		return ns, true, err
 	}
 	return nil, false, nil

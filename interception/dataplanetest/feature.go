@@ -118,13 +118,13 @@ func refusing(kind interception.RouteType, destination string) func(b *intercept
 }
 
 // otherNamespace is the label of the namespace to which pairs of links lead.
-const otherNamespace interception.NetnsLabel = "other"
+const otherNamespace string = "other"
 
 func vxlan(remote string) func(b *interception.Builder) {
 	return func(b *interception.Builder) {
 		l := interception.Link{
 			ID: featureName, Name: "feature0", VXLAN: &interception.VXLAN{VNI: 77, Remote: netip.MustParseAddr(remote), Port: 4789},
-			HardwareAddr: interception.HardwareAddr{2, 0, 0, 0, 0, 7}, Why: "a feature",
+			HardwareAddr: "02:00:00:00:00:07", Why: "a feature",
 		}
 		l.MTU = l.MTUOver(1500)
 		b.Link(l)

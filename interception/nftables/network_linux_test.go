@@ -360,7 +360,7 @@ func TestLinks(t *testing.T) {
 		"dummy":    {},
 		"geneve":   {Geneve: &interception.Geneve{VNI: 1000, Remote: v4, Port: 6081}},
 		"vxlan v4": {VXLAN: &interception.VXLAN{VNI: 1000, Remote: v4, Port: 4789}, MTU: 1450},
-		"vxlan v6": {VXLAN: &interception.VXLAN{VNI: 1000, Remote: v6, Port: 4789}, HardwareAddr: interception.HardwareAddr{2, 0, 0, 0, 0, 7}},
+		"vxlan v6": {VXLAN: &interception.VXLAN{VNI: 1000, Remote: v6, Port: 4789}, HardwareAddr: "02:00:00:00:00:07"},
 		"veth":     {Veth: &interception.Veth{Peer: "mesh1", Namespace: "proxy"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -130,8 +130,8 @@ func linkOptions(l interception.Link) string {
 	if l.MTU != 0 {
 		words += fmt.Sprintf(" mtu %d", l.MTU)
 	}
-	if l.HardwareAddr != (interception.HardwareAddr{}) {
-		words += " address " + l.HardwareAddr.String()
+	if l.HardwareAddr != "" {
+		words += " address " + l.HardwareAddr
 	}
 	return words
 }

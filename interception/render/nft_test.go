@@ -257,7 +257,7 @@ func TestNFTHead(t *testing.T) {
 			Geneve: &interception.Geneve{VNI: 1000, Remote: netip.MustParseAddr("10.0.0.1"), Port: 6081},
 		})
 		b.Link(interception.Link{
-			ID: "link.vxlan", Name: "mesh2", Why: "a tunnel", MTU: 1430, HardwareAddr: interception.HardwareAddr{2, 5: 1},
+			ID: "link.vxlan", Name: "mesh2", Why: "a tunnel", MTU: 1430, HardwareAddr: "02:00:00:00:00:01",
 			VXLAN: &interception.VXLAN{VNI: 1001, Remote: netip.MustParseAddr("fd00::1"), Port: 4789},
 		})
 		b.Link(interception.Link{ID: "link.veth", Name: "in0", Why: "a pair", Veth: &interception.Veth{Peer: "in1", Namespace: "proxy"}})

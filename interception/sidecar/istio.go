@@ -169,14 +169,15 @@ func istioPort(element string) (interception.Range[interception.Port], error) {
 
 // setLoopback4 replaces the IPv4 loopback prefix. IPv6 loopback is always ::1.
 func setLoopback4(r *Redirect, value string) error {
-	prefix, err := interception.ParsePrefix(strings.TrimSpace(value))
+	set, err := interception.ParsePrefixSet(strings.TrimSpace(value))
 	if err != nil {
 		return err
 	}
-	if !prefix.Addr().Is4() || !prefix.Addr().IsLoopback() || prefix.Bits() < 8 {
+	prefixes := set.Prefixes()
+	if len(prefixes) != 1 || !prefixes[0].Addr().Is4() || !prefixes[0].Addr().IsLoopback() || prefixes[0].Bits() < 8 {
 		return errors.New("write a part of 127.0.0.0/8")
 	}
-	r.Outbound.Loopback = r.Outbound.Loopback.Of(interception.IPv6).Union(interception.Prefixes(prefix))
+	r.Outbound.Loopback = r.Outbound.Loopback.Of(interception.IPv6).Union(set)
 	return nil
 }
 
@@ -205,7 +206,7 @@ func setOutboundInclude(r *Redirect, value string) error {
 	}
 	// The set has merged the prefixes as written.
 	for element := range strings.SplitSeq(value, ",") {
-		prefix, err := interception.ParsePrefix(strings.TrimSpace(element))
+		prefix, err := netip.ParsePrefix(strings.TrimSpace(element))
 		r.Outbound.CaptureLocal = r.Outbound.CaptureLocal || err == nil && prefix.Addr().IsLoopback()
 	}
 	return nil

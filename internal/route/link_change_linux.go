@@ -105,9 +105,7 @@ func kindOf(l interception.Link) string {
 func (o Owner) newLink(l interception.Link) netlink.Link {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name, attributes.Group, attributes.MTU = string(l.Name), o.group(), l.MTU
-	if l.HardwareAddr != (interception.HardwareAddr{}) {
-		attributes.HardwareAddr = net.HardwareAddr(l.HardwareAddr[:])
-	}
+	attributes.HardwareAddr = hardwareAddr(l)
 	switch {
 	case l.Geneve != nil:
 		return &netlink.Geneve{LinkAttrs: attributes, ID: l.Geneve.VNI, Remote: l.Geneve.Remote.AsSlice(), Dport: uint16(l.Geneve.Port)}
@@ -183,8 +181,8 @@ func (c *Change) changes(have netlink.Link, l interception.Link) []step {
 		steps = append(steps, c.changeLink(l.Name, "MTU", func() error { return netlink.LinkSetMTU(have, l.MTU) },
 			func() error { return netlink.LinkSetMTU(have, was) }))
 	}
-	if was := have.Attrs().HardwareAddr; l.HardwareAddr != (interception.HardwareAddr{}) && l.HardwareAddr != hardwareAddrOf(have) {
-		steps = append(steps, c.changeLink(l.Name, "address", func() error { return netlink.LinkSetHardwareAddr(have, l.HardwareAddr[:]) },
+	if was := have.Attrs().HardwareAddr; l.HardwareAddr != "" && l.HardwareAddr != hardwareAddrOf(have) {
+		steps = append(steps, c.changeLink(l.Name, "address", func() error { return netlink.LinkSetHardwareAddr(have, hardwareAddr(l)) },
 			func() error { return netlink.LinkSetHardwareAddr(have, was) }))
 	}
 	if was, _ := c.found.link(have); (l.Geneve != nil || l.VXLAN != nil) && (farEnd(was) != farEnd(l) || learns(have)) {
@@ -270,4 +268,10 @@ func encodeTunnel(e *mdlayher.AttributeEncoder, l interception.Link, learns bool
 	} else {
 		e.Bytes(remote6, far.remote.AsSlice())
 	}
+}
+
+// hardwareAddr returns the Ethernet address of a valid link; nil if it leaves that to the kernel.
+func hardwareAddr(l interception.Link) net.HardwareAddr {
+	address, _ := net.ParseMAC(l.HardwareAddr) // it is valid, or empty
+	return address
 }

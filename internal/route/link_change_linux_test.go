@@ -128,7 +128,7 @@ func TestTunnel(t *testing.T) {
 				tunnel.Alias != "meshcni mesh-test" || tunnel.Group == nil || !isUp(made) || tunnel.MTU != first.MTU {
 				t.Errorf("got %+v", made)
 			}
-			second.MTU, second.HardwareAddr = 1300, interception.HardwareAddr{2, 0, 0, 0, 0, 9}
+			second.MTU, second.HardwareAddr = 1300, "02:00:00:00:00:09"
 			apply(t, s, second)
 			changed := kernelLink(t, s, "mesh0")
 			if changed.Attrs().Index != made.Attrs().Index {
@@ -189,8 +189,8 @@ func TestUndoneTunnel(t *testing.T) {
 		return
 	}
 	s := newSocket(t)
-	first.MTU, first.HardwareAddr = 1400, interception.HardwareAddr{2, 0, 0, 0, 0, 1}
-	second.MTU, second.HardwareAddr = 1300, interception.HardwareAddr{2, 0, 0, 0, 0, 2}
+	first.MTU, first.HardwareAddr = 1400, "02:00:00:00:00:01"
+	second.MTU, second.HardwareAddr = 1300, "02:00:00:00:00:02"
 	apply(t, s, first)
 	c, err := prepare(s, second)
 	if err == nil {

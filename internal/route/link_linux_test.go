@@ -59,7 +59,7 @@ func TestNewLink(t *testing.T) {
 		all := []interception.Link{
 			{Name: "mesh0"},
 			{Name: "mesh0", MTU: 1400, Geneve: &interception.Geneve{VNI: 1000, Remote: far, Port: 6081}},
-			{Name: "mesh0", HardwareAddr: interception.HardwareAddr{2, 0, 0, 0, 0, 1}, VXLAN: &interception.VXLAN{VNI: 1000, Remote: far, Port: 4789}},
+			{Name: "mesh0", HardwareAddr: "02:00:00:00:00:01", VXLAN: &interception.VXLAN{VNI: 1000, Remote: far, Port: 4789}},
 		}
 		for i, l := range all {
 			made := owner.newLink(l)

@@ -102,11 +102,10 @@ func (f found) fixed(have netlink.Link, l interception.Link) string {
 	return ""
 }
 
-// hardwareAddrOf returns a link's Ethernet address, or the zero value.
-func hardwareAddrOf(l netlink.Link) interception.HardwareAddr {
-	var address interception.HardwareAddr
-	if have := l.Attrs().HardwareAddr; len(have) == len(address) {
-		copy(address[:], have)
+// hardwareAddrOf returns a link's Ethernet address, or "".
+func hardwareAddrOf(l netlink.Link) string {
+	if have := l.Attrs().HardwareAddr; len(have) == 6 {
+		return have.String()
 	}
-	return address
+	return ""
 }

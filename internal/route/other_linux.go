@@ -20,7 +20,7 @@ import (
 // Other is another network namespace, to which links of a plan may lead.
 type Other struct {
 	// Label is the name that plans have for it.
-	Label interception.NetnsLabel
+	Label string
 	// File is its open descriptor.
 	File *os.File
 	// Namespace gives access to it.
@@ -110,7 +110,7 @@ func (s *Socket) idOf(o Other) (id int, err error) {
 const familyHeader = 4
 
 // other returns the namespace with a label.
-func (f found) other(label interception.NetnsLabel) (otherFound, error) {
+func (f found) other(label string) (otherFound, error) {
 	i := slices.IndexFunc(f.others, func(o otherFound) bool { return o.Label == label })
 	if i < 0 {
 		return otherFound{}, fmt.Errorf("no namespace is labelled %q: %w", label, interception.ErrNotNetns)
