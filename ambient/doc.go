@@ -32,6 +32,16 @@
 // machine: from what is wanted and what was seen to the steps that a node's agent takes. The page
 // docs/ambient-rules.md lists every rule with its condition.
 //
+// # Capture on the node
+//
+// Where no program may enter the pods' namespaces, or the proxy cannot, the node's own namespace
+// captures the pods instead, by their addresses ([MeshedSet]):
+//
+//	NodeProxy --NodePlan--> plan for the node's namespace   (NodeNumbers, interception.Facts)
+//	          --ProxyPlan-> plan for the namespace of the proxy's pod
+//
+// [NodePlan] documents what is captured. Istio 1.18 to 1.20 captured in this way.
+//
 // # Non-goals
 //
 // This package is pure: it imports package interception and the standard library only. It knows

@@ -26,15 +26,16 @@ const ambientHead = `# Rules of ambient mode
 
 This page lists every rule and every other object that package ` + "`ambient`" + ` puts into the network
 namespaces of a pod (` + "`PodPlan`" + `) and of the node (` + "`HostPlan`" + `), with Istio's numbers: when it
-exists, an example of what it matches and does, and what it is for. The conditions come from the
-planners' answers, and a test asks again.
+exists, an example of what it matches and does, and what it is for. Where pods are captured on the
+node instead, the namespaces are those of the node (` + "`NodePlan`" + `) and of the proxy (` + "`ProxyPlan`" + `).
+The conditions come from the planners' answers, and a test asks again.
 
 Each chain begins with the jump from its hook. Then the rules follow in the order in which they
-decide. The documentation of both functions says in words what they do together. [Rules](rules.md)
+decide. The documentation of the functions says in words what they do together. [Rules](rules.md)
 lists those of sidecars, and says how to find a rule in the kernel by its id.
 
-Conditions name annotations of the pod. Without them all connections are captured in both
-directions, and queries if the node's agent is set so.
+Conditions of a pod's rules name annotations of the pod. Without them all connections are captured
+in both directions, and queries if the node's agent is set so.
 `
 
 func TestAmbientFresh(t *testing.T) {
@@ -53,7 +54,12 @@ func ambientDocument() ([]byte, error) {
 	for _, of := range []struct {
 		title   string
 		planner *planner
-	}{{"In a pod", podPlanner()}, {"On the node", hostPlanner()}} {
+	}{
+		{"In a pod", podPlanner()},
+		{"On the node", hostPlanner()},
+		{"On the node, for capture there", nodePlanner()},
+		{"In the pod of the proxy, for capture on the node", proxyPlanner()},
+	} {
 		w.document = &document{planner: of.planner, points: of.planner.near()}
 		w.line("## %s\n", of.title)
 		if err := w.ambientTables(); err != nil {
@@ -102,8 +108,8 @@ func ambientText(x part) string {
 	return shortened(text)
 }
 
-// near returns the points that differ in at most two parameters from the default, and many random
-// ones.
+// near returns the points with a plan that differ in at most two parameters from the default, and
+// many random ones.
 func (p *planner) near() []sample.Point {
 	points := []sample.Point{make(sample.Point, len(p.Parameters))}
 	for _, near := range p.neighbours(points[0]) {
@@ -118,7 +124,8 @@ func (p *planner) near() []sample.Point {
 		points = append(points, at)
 	}
 	slices.SortStableFunc(points, slices.Compare)
-	return slices.CompactFunc(points, slices.Equal)
+	points = slices.CompactFunc(points, slices.Equal)
+	return slices.DeleteFunc(points, func(at sample.Point) bool { return !p.ask(at).valid })
 }
 
 // parameter returns one whose values are named by their texts.
@@ -212,6 +219,61 @@ func hostPlanner() *planner {
 			branches = append(branches, ambient.Branch{Pod: netip.MustParseAddr(pod), Link: "vlan1a2b3c", Table: 101, Priority: 10})
 		}
 		return must(ambient.HostPlan(numbers, interception.Facts{IPv6: at[0] == 0}, "istio-ambient", branches...))
+	}
+	return p
+}
+
+// nodeParameters are those of capture on the node.
+func nodeParameters(addresses ...string) []sample.Parameter {
+	parameters := []sample.Parameter{
+		parameter("Facts.IPv6", "true", "false"),
+		parameter("NodeProxy.Addresses", append([]string{"of both families", "of IPv4 only", "of IPv6 only"}, addresses...)...),
+		parameter("NodeProxy.Way", "WayVeth", "WayVXLAN"),
+		parameter("NodeProxy.DNS", "false", "true"),
+	}
+	parameters[1].Kinds = []sample.Kind{
+		{Phrase: "is not empty", Values: []string{"of both families", "of IPv4 only", "of IPv6 only"}},
+		{Phrase: "has an IPv4 address", Values: []string{"of both families", "of IPv4 only"}},
+		{Phrase: "has an IPv6 address", Values: []string{"of both families", "of IPv6 only"}},
+	}
+	return parameters
+}
+
+// nodeProxy returns the facts and the proxy of a point.
+func nodeProxy(at sample.Point) (ambient.NodeProxy, interception.Facts) {
+	facts := interception.Facts{IPv6: at[0] == 0, LoopbackIPv6: at[0] == 0}
+	addresses := []netip.Addr{netip.MustParseAddr("10.244.0.14"), netip.MustParseAddr("fd00:10:244::e")}
+	nodes := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
+	proxy := ambient.NodeProxy{Addresses: addresses, Node: nodes[0], Way: ambient.Way(at[2]), Namespace: "proxy", DNS: at[3] == 1}
+	switch at[1] {
+	case 1, 2:
+		proxy.Addresses, proxy.Node = addresses[at[1]-1:at[1]], nodes[at[1]-1]
+	case 3:
+		proxy = ambient.NodeProxy{}
+	}
+	return proxy, facts
+}
+
+// nodePlanner asks ambient.NodePlan.
+func nodePlanner() *planner {
+	p := &planner{Space: sample.Space{Parameters: nodeParameters(sample.Empty)}, known: map[string]answer{}}
+	p.makePlan = func(at sample.Point) *interception.Plan {
+		proxy, facts := nodeProxy(at)
+		return must(ambient.NodePlan(proxy, ambient.IstioNodeNumbers(), facts, "istio-ambient"))
+	}
+	return p
+}
+
+// proxyPlanner asks ambient.ProxyPlan, which refuses a proxy without an address of the facts'
+// families.
+func proxyPlanner() *planner {
+	p := &planner{Space: sample.Space{Parameters: nodeParameters()}, known: map[string]answer{}}
+	p.makePlan = func(at sample.Point) *interception.Plan {
+		proxy, facts := nodeProxy(at)
+		if !facts.IPv6 && at[1] == 2 {
+			return nil
+		}
+		return must(ambient.ProxyPlan(proxy, ambient.IstioNodeNumbers(), facts, "istio-ambient"))
 	}
 	return p
 }

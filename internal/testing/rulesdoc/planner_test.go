@@ -99,12 +99,16 @@ func partsOf(plan *interception.Plan) []part {
 	var parts []part
 	for _, object := range plan.Objects {
 		switch o := object.(type) {
+		case interception.Link:
+			parts = append(parts, part{o.ID, place{kind: "link"}, func() string { return linkText(o) }, o.Why, o.From})
+		case interception.Sysctl:
+			text := func() string { return fmt.Sprintf("%s = %d", o.Key, o.Value) }
+			parts = append(parts, part{o.ID, place{kind: "sysctl"}, text, o.Why, o.From})
 		case interception.Address:
 			text := func() string { return fmt.Sprintf("%s dev %s", o.Prefix, o.Device) }
 			parts = append(parts, part{o.ID, place{kind: "address"}, text, o.Why, o.From})
 		case interception.Route:
-			text := func() string { return fmt.Sprintf("%s %s dev %s table %d", o.Type, o.Destination, o.Device, o.Table) }
-			parts = append(parts, part{o.ID, place{kind: "route"}, text, o.Why, o.From})
+			parts = append(parts, part{o.ID, place{kind: "route"}, func() string { return routeText(o) }, o.Why, o.From})
 		case interception.PolicyRule:
 			parts = append(parts, part{o.ID, place{kind: "policy rule"}, func() string { return policyText(o) }, o.Why, o.From})
 		case interception.Set:
@@ -118,6 +122,21 @@ func partsOf(plan *interception.Plan) []part {
 	return parts
 }
 
+func routeText(r interception.Route) string {
+	text := fmt.Sprintf("%s %s dev %s", r.Type, r.Destination, r.Device)
+	if r.Gateway.IsValid() {
+		text += " via " + r.Gateway.String()
+	}
+	return fmt.Sprintf("%s table %d", text, r.Table)
+}
+
+func linkText(l interception.Link) string {
+	if l.VXLAN != nil {
+		return fmt.Sprintf("%s vxlan %d to %s port %d", l.Name, l.VXLAN.VNI, l.VXLAN.Remote, l.VXLAN.Port)
+	}
+	return fmt.Sprintf("%s veth %s", l.Name, l.Veth.Peer)
+}
+
 func policyText(r interception.PolicyRule) string {
 	text := fmt.Sprintf("%s priority %d", r.Family, r.Priority)
 	if r.Destination.IsValid() {
@@ -128,6 +147,9 @@ func policyText(r interception.PolicyRule) string {
 	}
 	if !r.Mark.IsEmpty() {
 		text += " mark " + r.Mark.String()
+	}
+	if r.Table == 0 {
+		return text + " table main"
 	}
 	return fmt.Sprintf("%s table %d", text, r.Table)
 }

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ambient
+
+import (
+	"net/netip"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// opening matches the first packet of a TCP connection.
+func opening() interception.L4 { return interception.TCP().Flags(interception.Opening()) }
+
+// host returns the set of one address.
+func host(a netip.Addr) interception.PrefixSet {
+	return interception.Prefixes(netip.PrefixFrom(a, a.BitLen()))
+}
+
+// original returns the condition on packets of whom opened a connection with this mark.
+func original(mark interception.MarkBits) interception.Match {
+	return interception.Match{ConnMark: interception.Is(mark), Direction: interception.DirectionOriginal}
+}
+
+// capture writes the rules about what the proxy and meshed pods send.
+func (p nodePlanner) capture() {
+	c := p.builder.Mangle("capture")
+	c.Entry(interception.Prerouting, p.hooked(interception.L4{}), "what pods and the proxy send")
+	if !p.IsZero() {
+		c.Do("proxy.opens", interception.Match{In: p.wires, L4: interception.TCP(), Direction: interception.DirectionOriginal},
+			interception.SetConnMark{Mark: p.Opened}, "the proxy opens connections in the name of others")
+		c.Do("proxy.passes", interception.Match{In: p.wires}, interception.Return{}, "what the proxy sends is not captured again")
+		c.Do("proxy.answer", interception.Match{ConnMark: interception.Is(p.Opened)}, interception.SetMark{Mark: p.Replies.Mark},
+			"replies go to the proxy that asked in the name of others")
+	}
+	for _, family := range families(p.facts) {
+		c.Do(id("outbound.open", family), interception.Match{SrcSet: interception.Is(p.meshed[family]), L4: opening()},
+			interception.SetConnMark{Mark: p.Outbound.Mark}, "connections that meshed pods open are captured")
+	}
+	c.Do("outbound.mark", original(p.Outbound.Mark), interception.SetMark{Mark: p.Outbound.Mark}, "captured connections go to the proxy")
+}
+
+// own returns the addresses of all proxies of a family.
+func (p nodePlanner) own(family interception.Family) interception.PrefixSet {
+	var own []netip.Prefix
+	for _, proxy := range p.proxies {
+		if a := proxy.address(family); a.IsValid() {
+			own = append(own, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	return interception.Prefixes(own...)
+}
+
+// inbound writes the rules about connections to meshed pods, whose destination is known after its
+// translation.
+func (p nodePlanner) inbound() {
+	c := p.builder.Mangle("inbound")
+	c.EntryAt(interception.Prerouting, afterTranslation, p.hooked(interception.TCP()), "connections to meshed pods")
+	if !p.IsZero() {
+		c.Do("inbound.wire", interception.Match{In: p.wires}, interception.Return{}, "what the proxy sends is not captured again")
+	}
+	c.Do("inbound.outbound", interception.Match{ConnMark: interception.Is(p.Outbound.Mark)}, interception.Return{}, "captured as outbound")
+	for _, family := range families(p.facts) {
+		if own := p.own(family); !own.IsEmpty() {
+			c.Do(id("inbound.proxy", family), interception.Match{Src: interception.Is(own)}, interception.Return{},
+				"connections of the proxy itself are never captured")
+		}
+	}
+	for _, family := range families(p.facts) {
+		c.Do(id("inbound.open", family), interception.Match{DstSet: interception.Is(p.meshed[family]), L4: opening()},
+			interception.SetConnMark{Mark: p.Inbound.Mark}, "connections to meshed pods are captured")
+	}
+	c.Do("inbound.mark", original(p.Inbound.Mark), interception.SetMark{Mark: p.Inbound.Mark}, "captured connections go to the proxy")
+}
+
+// translations writes the nat rules: queries go to the proxy, and captured connections keep their
+// addresses.
+func (p nodePlanner) translations() {
+	if p.IsZero() {
+		return
+	}
+	in := p.builder.NAT("arriving")
+	in.EntryAt(interception.Prerouting, nodeFirst, p.hooked(interception.L4{}), "destinations of meshed pods")
+	if p.DNS {
+		for _, family := range p.families() {
+			in.Do(id("dns.udp", family), interception.Match{
+				SrcSet: interception.Is(p.meshed[family]), L4: interception.UDP().To(interception.Ports(dnsPort)),
+			}, interception.DNATTo{Addr: p.address(family), Port: p.DNSPort}, "queries go to the proxy")
+		}
+	}
+	in.Do("outbound.destination", interception.Match{L4: interception.TCP(), Mark: interception.Is(p.Outbound.Mark)}, interception.Accept{},
+		"captured connections keep their destination")
+	out := p.builder.NAT("leaving")
+	out.EntryAt(interception.Postrouting, nodeFirst, p.hooked(interception.L4{}), "sources of captured connections")
+	out.Do("captured.source", interception.Match{Out: p.wires}, interception.Accept{}, "captured connections keep their source")
+}
+
+// guard writes the rules that let captured connections pass by their wires only.
+func (p nodePlanner) guard() {
+	c := p.builder.Filter("guard")
+	c.EntryAt(interception.Forward, nodeFirst, p.hooked(interception.L4{}), "captured connections")
+	other := func(m interception.Match, than interception.Interface) interception.Match {
+		if !p.IsZero() {
+			m.Out = interception.Not(interception.Interfaces(than))
+		}
+		return m
+	}
+	const why = "captured connections leave by their wire or not at all"
+	if !p.IsZero() {
+		c.Do("guard.proxy", interception.Match{In: p.wires}, interception.Return{}, "what the proxy sends goes its way")
+	}
+	c.Do("guard.outbound", other(original(p.Outbound.Mark), p.out), interception.Reject{}, why)
+	c.Do("guard.inbound", other(original(p.Inbound.Mark), p.in), interception.Reject{}, why)
+	c.Do("guard.reply", other(interception.Match{ConnMark: interception.Is(p.Opened)}, p.out), interception.Reject{}, why)
+	if !p.IsZero() {
+		c.Do("guard.captured", interception.Match{Out: p.wires}, interception.Accept{}, "no other filter judges what goes to the proxy")
+	}
+}
