@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ambient_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
+)
+
+// capturingNode is a node that captures for a proxy in a pod of its own.
+type capturingNode struct {
+	t       *testing.T
+	backend hostBackend
+	node    *nodes.Node
+	proxy   *nodes.Place
+	relay   *transparentProxy
+	also    *nodes.Place // the proxy's successor
+	// meshed and peer are pods of the mesh and other is none, on the node; remote is on another.
+	meshed, peer, other, remote *nodes.Place
+}
+
+// newCapturingNode makes two nodes with an application in each pod, and captures on the first.
+func newCapturingNode(t *testing.T, backend hostBackend, way ambient.Way) *capturingNode {
+	t.Helper()
+	both := nodes.New(t)
+	pod := func(node *nodes.Node, uid string) *nodes.Place {
+		place := node.NewPod(uid, interception.IPv4, interception.IPv6)
+		serve(t, place)
+		return place
+	}
+	n := &capturingNode{
+		t: t, backend: backend, node: both[0],
+		proxy: pod(both[0], "0001"), meshed: pod(both[0], "0002"), peer: pod(both[0], "0003"), other: pod(both[0], "0004"), remote: pod(both[1], "0005"),
+	}
+	serve(t, n.node.Host)
+	resolver, err := n.proxy.Serve(15053)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(resolver)
+	n.relay = startTransparent(t, n.proxy)
+	first := proxyAt(n.proxy, way)
+	n.apply(first)
+	n.prepare(n.proxy, first)
+	for _, member := range []*nodes.Place{n.meshed, n.peer} {
+		for _, address := range member.Addresses {
+			enter(t, backend, n.node.Host.Netns, "test-ambient", address)
+		}
+	}
+	return n
+}
+
+// proxyAt describes a pod as the proxy of its node.
+func proxyAt(pod *nodes.Place, way ambient.Way) ambient.NodeProxy {
+	return ambient.NodeProxy{
+		Addresses: pod.Addresses, Way: way, Namespace: "first", DNS: true,
+		Node: pod.Addresses[0].Prev(), // the node's end of the wire to the pod
+	}
+}
+
+// apply applies the plan of the node.
+func (n *capturingNode) apply(proxy ambient.NodeProxy, others ...ambient.NodeProxy) {
+	n.t.Helper()
+	handle := n.node.Host.Netns.With("first", n.proxy.Netns)
+	if n.also != nil {
+		handle = handle.With("second", n.also.Netns)
+	}
+	plan, err := ambient.NodePlan(proxy, ambient.IstioNodeNumbers(), bothFamilies(), "test-ambient", others...)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	install(n.t, n.backend, handle, plan)
+}
+
+// prepare applies the plan of a proxy's namespace.
+func (n *capturingNode) prepare(pod *nodes.Place, proxy ambient.NodeProxy) {
+	n.t.Helper()
+	plan, err := ambient.ProxyPlan(proxy, ambient.IstioNodeNumbers(), bothFamilies(), "test-ambient")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	install(n.t, n.backend, pod.Netns, plan)
+}
+
+// visit connects to an application, and returns what it says and what the proxy has taken
+// meanwhile.
+func (n *capturingNode) visit(from *nodes.Place, network string, to netip.AddrPort) (nodes.Visit, []taken, error) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), 30*time.Second) // a lost packet would take minutes
+	defer cancel()
+	n.relay.takings() // forget
+	visit, err := from.Visit(ctx, network, to)
+	return visit, n.relay.takings(), err
+}
+
+// TestNodeCapture sends real packets all ways, over both families.
+func TestNodeCapture(t *testing.T) {
+	t.Parallel()
+	for name, backend := range hosts(t) {
+		for _, way := range []ambient.Way{ambient.WayVeth, ambient.WayVXLAN} {
+			t.Run(name+" "+way.String(), func(t *testing.T) {
+				t.Parallel()
+				n := newCapturingNode(t, backend, way)
+				for _, family := range []int{0, 1} {
+					n.wantWays(family)
+				}
+				n.apply(ambient.NodeProxy{})
+				for _, family := range []int{0, 1} {
+					n.wantClosed(family)
+				}
+			})
+		}
+	}
+}
+
+// wantWays follows the connections of one family: who takes them, and what the application sees.
+func (n *capturingNode) wantWays(family int) {
+	n.t.Helper()
+	for name, w := range map[string]struct {
+		from, to *nodes.Place
+		port, by uint16 // the port of the proxy's listener, if it takes the connection
+	}{
+		"outbound":                {n.meshed, n.remote, 8080, 15001},
+		"outbound, same node":     {n.meshed, n.peer, 8080, 15001},
+		"outbound, no mesh":       {n.meshed, n.other, 8080, 15001},
+		"inbound":                 {n.remote, n.meshed, 8080, 15006},
+		"inbound, same node":      {n.other, n.meshed, 8080, 15006},
+		"inbound, tunnelled":      {n.remote, n.meshed, 15008, 15008},
+		"proxy's own":             {n.proxy, n.remote, 8080, 0},
+		"proxy's own, to a pod":   {n.proxy, n.meshed, 8080, 0},
+		"from the node":           {n.node.Host, n.meshed, 8080, 0},
+		"of no pod of the mesh":   {n.other, n.remote, 8080, 0},
+		"to no pod of the mesh":   {n.remote, n.other, 8080, 0},
+		"to the proxy's own port": {n.other, n.proxy, 8080, 0},
+	} {
+		to := netip.AddrPortFrom(w.to.Addresses[family], w.port)
+		visit, took, err := n.visit(w.from, "tcp", to)
+		if err != nil || visit.Server != netip.AddrPortFrom(to.Addr(), 8080) || w.from.Addresses != nil && visit.Client.Addr() != w.from.Addresses[family] {
+			n.t.Errorf("%s, to %s: the application saw %v, %v", name, to, visit, err)
+		}
+		switch {
+		case w.by == 0 && len(took) > 0, w.by != 0 && len(took) != 1:
+			n.t.Errorf("%s, to %s: the proxy took %v", name, to, took)
+		case w.by != 0 && (took[0].port != w.by || took[0].to != to || took[0].from.Addr() != w.from.Addresses[family]):
+			n.t.Errorf("%s, to %s: the proxy took %v, want %d", name, to, took, w.by)
+		}
+	}
+	gateway := n.meshed.Addresses[family].Prev()
+	if visit, took, err := n.visit(n.meshed, "tcp", netip.AddrPortFrom(gateway, 8080)); err != nil || len(took) > 0 {
+		n.t.Errorf("a pod to the node: %v, %v, and the proxy took %v", visit, err, took)
+	}
+	n.wantDatagrams(family)
+}
+
+// wantDatagrams has UDP pass, and queries reach the proxy's resolver.
+func (n *capturingNode) wantDatagrams(family int) {
+	n.t.Helper()
+	for name, w := range map[string]struct {
+		from   *nodes.Place
+		to     netip.AddrPort
+		server netip.AddrPort
+	}{
+		"a datagram": {n.meshed, netip.AddrPortFrom(n.remote.Addresses[family], 8080), netip.AddrPortFrom(n.remote.Addresses[family], 8080)},
+		"a query":    {n.meshed, netip.AddrPortFrom(n.remote.Addresses[family], 53), netip.AddrPortFrom(n.proxy.Addresses[family], 15053)},
+	} {
+		visit, _, err := n.visit(w.from, "udp", w.to)
+		if err != nil || visit.Server != w.server || visit.Client.Addr() != w.from.Addresses[family] {
+			n.t.Errorf("%s to %s: %v, %v, want an answer of %s", name, w.to, visit, err, w.server)
+		}
+	}
+}
+
+// wantClosed expects that without a proxy connections of meshed pods fail at once, and no others.
+func (n *capturingNode) wantClosed(family int) {
+	n.t.Helper()
+	for name, w := range map[string]struct {
+		from, to *nodes.Place
+		refused  bool
+	}{
+		"outbound":      {n.meshed, n.remote, true},
+		"same node":     {n.meshed, n.peer, true},
+		"inbound":       {n.remote, n.meshed, true},
+		"from the node": {n.node.Host, n.meshed, false},
+		"no mesh":       {n.other, n.remote, false},
+		"to no mesh":    {n.remote, n.other, false},
+	} {
+		to := netip.AddrPortFrom(w.to.Addresses[family], 8080)
+		visit, took, err := n.visit(w.from, "tcp", to)
+		if errors.Is(err, syscall.ECONNREFUSED) != w.refused || err != nil && !w.refused || len(took) > 0 {
+			n.t.Errorf("without a proxy, %s to %s: %v, %v", name, to, visit, err)
+		}
+	}
+}
+
+// TestNodeChangesProxies takes the steps from one proxy to its successor. Each connection reaches
+// the one that has the routes.
+func TestNodeChangesProxies(t *testing.T) {
+	t.Parallel()
+	for name, backend := range hosts(t) {
+		for _, way := range []ambient.Way{ambient.WayVeth, ambient.WayVXLAN} {
+			t.Run(name+" "+way.String(), func(t *testing.T) {
+				t.Parallel()
+				n := newCapturingNode(t, backend, way)
+				n.also = n.node.NewPod("0006", interception.IPv4, interception.IPv6)
+				former, successor := proxyAt(n.proxy, way), proxyAt(n.also, way)
+				successor.Generation, successor.Namespace = 1, "second"
+				relays := []*transparentProxy{n.relay, startTransparent(t, n.also)}
+				wantRelay := func(step string, want int) {
+					t.Helper()
+					n.relay = relays[want]
+					relays[1-want].takings() // forget
+					for family := range 2 {
+						for _, ends := range [][2]*nodes.Place{{n.meshed, n.remote}, {n.remote, n.meshed}} {
+							to := netip.AddrPortFrom(ends[1].Addresses[family], 8080)
+							visit, took, err := n.visit(ends[0], "tcp", to)
+							if err != nil || len(took) != 1 || len(relays[1-want].takings()) > 0 {
+								t.Errorf("%s, to %s: %v, %v, and the proxy took %v", step, to, visit, err, took)
+							}
+						}
+					}
+				}
+				wantRelay("before", 0)
+				n.apply(former, successor)
+				n.prepare(n.also, successor)
+				wantRelay("with the successor's wires", 0)
+				n.apply(successor, former)
+				wantRelay("with the successor's routes", 1)
+				n.apply(successor)
+				wantRelay("without the former wires", 1)
+			})
+		}
+	}
+}
+
+// TestProxyLearnsOfErrors has the proxy connect, in a pod's name, to an address that no router
+// knows. The error is sent to the pod's address.
+func TestProxyLearnsOfErrors(t *testing.T) {
+	t.Parallel()
+	for name, backend := range hosts(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newCapturingNode(t, backend, ambient.WayVeth)
+			for family := range 2 {
+				unknown := n.remote.Addresses[family].Next().Next().Next().Next()
+				if visit, took, err := n.visit(n.meshed, "tcp", netip.AddrPortFrom(unknown, 8080)); err == nil || len(took) != 1 {
+					t.Errorf("to %s: %v, %v, and the proxy took %v", unknown, visit, err, took)
+				}
+			}
+			n.relay.mutex.Lock()
+			defer n.relay.mutex.Unlock()
+			for _, err := range n.relay.fails {
+				if !errors.Is(err, syscall.ENETUNREACH) && !errors.Is(err, syscall.EHOSTUNREACH) {
+					t.Errorf("the proxy learns that %v", err)
+				}
+			}
+			if len(n.relay.fails) != 2 {
+				t.Errorf("%d errors, want one of each family", len(n.relay.fails))
+			}
+		})
+	}
+}
+
+// TestNodeBesideOthers has rules of other programs in iptables that translate, masquerade and
+// reject. What the proxy gets of a captured connection is as the pod has sent it.
+func TestNodeBesideOthers(t *testing.T) {
+	t.Parallel()
+	for name, backend := range hosts(t) {
+		flavour, is := strings.CutPrefix(name, "iptables ")
+		if !is {
+			continue // NodePlan says what nf_tables cannot do
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newCapturingNode(t, backend, ambient.WayVeth)
+			for family, program := range []string{"iptables-", "ip6tables-"} {
+				pod, service, endpoint := n.meshed.Addresses[family], netip.AddrPortFrom(n.remote.Addresses[family], 9090), n.other.Addresses[family]
+				for _, rule := range []string{
+					fmt.Sprintf("-t nat -A PREROUTING -d %s -p tcp --dport 9090 -j DNAT --to %s", service.Addr(), netip.AddrPortFrom(endpoint, 8080)),
+					fmt.Sprintf("-t nat -A POSTROUTING -s %s -d %s -j MASQUERADE", pod, service.Addr()),
+					fmt.Sprintf("-t filter -A FORWARD -s %s -d %s -j REJECT", pod, service.Addr()),
+				} {
+					sandboxtest.Run(t, n.node.Host.Netns.File(), "", append([]string{program + flavour}, strings.Fields(rule)...)...)
+				}
+				visit, took, err := n.visit(n.meshed, "tcp", service)
+				if err != nil || visit.Server.Addr() != endpoint || len(took) != 1 || took[0].to != service || took[0].from.Addr() != pod {
+					t.Errorf("to %s: %v, %v, and the proxy took %v", service, visit, err, took)
+				}
+			}
+		})
+	}
+}
+
+// TestNodeCapturesServices has another program in iptables translate the address of a service to a
+// meshed pod. nf_tables captures the connection after that.
+func TestNodeCapturesServices(t *testing.T) {
+	t.Parallel()
+	n := newCapturingNode(t, hosts(t)["nftables"], ambient.WayVeth)
+	for family, program := range []string{"iptables-nft", "ip6tables-nft"} {
+		service, pod := netip.AddrPortFrom(n.remote.Addresses[family], 9090), netip.AddrPortFrom(n.meshed.Addresses[family], 8080)
+		rule := fmt.Sprintf("-t nat -A PREROUTING -d %s -p tcp --dport 9090 -j DNAT --to %s", service.Addr(), pod)
+		sandboxtest.Run(t, n.node.Host.Netns.File(), "", append([]string{program}, strings.Fields(rule)...)...)
+		visit, took, err := n.visit(n.other, "tcp", service)
+		if err != nil || visit.Server != pod || visit.Client.Addr() != n.other.Addresses[family] {
+			t.Errorf("to %s: %v, %v", service, visit, err)
+		}
+		if len(took) != 1 || took[0].port != 15006 || took[0].to != pod {
+			t.Errorf("to %s: the proxy took %v, want one for %s", service, took, pod)
+		}
+	}
+}
