@@ -46,7 +46,7 @@ type NodeProxy struct {
 	// Way is the kind of the wires.
 	Way Way
 	// Namespace is the label of the proxy's namespace ([interception.Netns.With]), for WayVeth.
-	Namespace interception.NetnsLabel
+	Namespace string
 	// Node is the node's address that reaches the proxy, for WayVXLAN. The proxy must have an
 	// address of its family.
 	Node netip.Addr
@@ -93,10 +93,9 @@ func (p NodeProxy) validateWay(fail func(format string, args ...any) error) erro
 	switch {
 	case p.MTU != 0 && p.MTU < minMTU:
 		return fail("MTU %d is less than %d, which IPv6 needs", p.MTU, minMTU)
-	case p.Way == WayVeth:
-		if err := p.Namespace.Validate(); err != nil {
-			return fail("the label of its namespace: %v", err)
-		}
+	case p.Way == WayVeth && p.Namespace == "":
+		return fail("its namespace has no label")
+	case p.Way == WayVeth: // Build validates the label
 	case p.Way != WayVXLAN:
 		return fail("%s is unknown: choose veth or vxlan", p.Way)
 	case !usable(p.Node) || !p.serves(interception.FamilyOf(p.Node)):
