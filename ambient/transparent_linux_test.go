@@ -123,8 +123,13 @@ func (p *transparentProxy) relay(from *net.TCPConn, port uint16) {
 	}
 	defer onward.Close()
 	defer context.AfterFunc(p.ctx, func() { _ = onward.Close() })()
-	_, _ = io.Copy(onward, from) // the test's clients say first what they have to say
-	_, _ = io.Copy(from, onward) // a failure is the client's to notice
+	p.busy.Go(func() {
+		_, _ = io.Copy(onward, from) // a failure is the other side's to notice
+		if tcp, is := onward.(*net.TCPConn); is {
+			_ = tcp.CloseWrite() // likewise
+		}
+	})
+	_, _ = io.Copy(from, onward) // likewise
 }
 
 func addrPort(a net.Addr) netip.AddrPort {

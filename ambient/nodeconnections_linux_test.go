@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ambient_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/namespace"
+)
+
+// echoPort is that of an application that repeats what it hears.
+const echoPort = 7
+
+// echo runs such an application in a pod to the end of the test.
+func echo(t *testing.T, place *nodes.Place) {
+	t.Helper()
+	for _, address := range place.Addresses {
+		var listener net.Listener
+		if err := namespace.Run(place.Netns.File(), func() (err error) {
+			listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", netip.AddrPortFrom(address, echoPort).String())
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = listener.Close() })
+		go func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				context.AfterFunc(t.Context(), func() { _ = conn.Close() })
+				go func() { _, _ = io.Copy(conn, conn) }()
+			}
+		}()
+	}
+}
+
+// call opens a connection to such an application.
+func call(t *testing.T, from *nodes.Place, to netip.Addr) net.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var conn net.Conn
+	if err := namespace.Run(from.Netns.File(), func() (err error) {
+		conn, err = new(net.Dialer).DialContext(ctx, "tcp", netip.AddrPortFrom(to, echoPort).String())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// say says a word and hears it again.
+func say(conn net.Conn, word string) error {
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte(word)); err != nil {
+		return err
+	}
+	heard := make([]byte, len(word))
+	if _, err := io.ReadFull(conn, heard); err != nil {
+		return err
+	}
+	if string(heard) != word {
+		return fmt.Errorf("heard %q, want %q", heard, word)
+	}
+	return nil
+}
+
+// TestNodeKeepsConnections opens connections of a pod and to it before it leaves the mesh, while it
+// is outside, and after it has come back. All of them last, with the proxy or without it as they
+// have begun.
+func TestNodeKeepsConnections(t *testing.T) {
+	t.Parallel()
+	for name, backend := range hosts(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newCapturingNode(t, backend, ambient.WayVeth)
+			echo(t, n.remote)
+			echo(t, n.meshed)
+			var open []net.Conn
+			for stage, captured := range []bool{true, false, true} {
+				if stage > 0 {
+					n.enrol(n.meshed, captured)
+				}
+				n.relay.takings() // forget
+				for family := range 2 {
+					open = append(open, call(t, n.meshed, n.remote.Addresses[family]), call(t, n.remote, n.meshed.Addresses[family]))
+				}
+				for i, conn := range open {
+					if err := say(conn, fmt.Sprintf("%d at stage %d", i, stage)); err != nil {
+						t.Errorf("stage %d, connection %d: %v", stage, i, err)
+					}
+				}
+				want := map[bool]int{true: 4}[captured]
+				if took := n.relay.takings(); len(took) != want {
+					t.Errorf("stage %d: the proxy took %v, want %d of four", stage, took, want)
+				}
+			}
+		})
+	}
+}
+
+// enrol makes the addresses of a pod members of the sets, or removes them.
+func (n *capturingNode) enrol(pod *nodes.Place, member bool) {
+	n.t.Helper()
+	for _, address := range pod.Addresses {
+		edit, owners := interception.SetEdit{}, map[netip.Addr]string{address: "7c1e"}
+		if member {
+			edit.Add = owners
+		} else {
+			edit.Remove = owners
+		}
+		err := n.backend.UpdateSet(n.t.Context(), n.node.Host.Netns, "test-ambient", ambient.MeshedSet(interception.FamilyOf(address)), edit)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+	}
+}
