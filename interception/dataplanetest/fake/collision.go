@@ -43,7 +43,7 @@ func obstructs(other, wanted interception.Object, p *interception.Plan) string {
 		return "place"
 	}
 	foreign, isRoute := other.(interception.Route)
-	if r, is := wanted.(interception.Route); is && isRoute && r.Table == foreign.Table && crowds(foreign, p.Objects) {
+	if r, is := wanted.(interception.Route); is && isRoute && sharesTable(r, foreign) && crowds(foreign, p.Objects) {
 		return "table"
 	}
 	return ""

@@ -36,7 +36,7 @@ func crowds(other interception.Route, objects []interception.Object) bool {
 	own := false
 	for _, object := range objects {
 		r, is := object.(interception.Route)
-		if !is || r.Table != other.Table || r.Destination.Addr().Is4() != other.Destination.Addr().Is4() {
+		if !is || !sharesTable(r, other) {
 			continue
 		}
 		if reflect.DeepEqual(claimOf(r).value, claimOf(other).value) {
@@ -45,4 +45,10 @@ func crowds(other interception.Route, objects []interception.Object) bool {
 		own = true
 	}
 	return own && !slices.Contains(shared, other.Table)
+}
+
+// sharesTable reports whether two routes are in the same routing table, of which each family has
+// its own.
+func sharesTable(one, other interception.Route) bool {
+	return one.Table == other.Table && one.Destination.Addr().Is4() == other.Destination.Addr().Is4()
 }
