@@ -4,12 +4,16 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/ambient/zds"
@@ -21,13 +25,15 @@ import (
 const mostDelay = 100.0
 
 // BenchmarkBesideBadInput enrols pods while the agent gets bad input about others, over and over
-// again: annotations of 64 KiB that do not parse, pods that the proxy refuses, and descriptors of
-// the host's namespace, of another pod's, and of a file. It reports by how much longer that takes
-// than without.
+// again: annotations of 64 KiB that do not parse, pods that the proxy refuses, descriptors of the
+// host's namespace, of another pod's, and of a file, UIDs that name no record, and programs that
+// connect as proxies and talk nonsense, or nothing. It reports by how much longer that takes than
+// without.
 func BenchmarkBesideBadInput(b *testing.B) {
 	alone := besideInput(b, nil)
 	for name, input := range map[string]func(context.Context, *node, *Agent){
-		"annotations": longAnnotations, "refusals": refusals, "descriptors": wrongDescriptors,
+		"annotations": longAnnotations, "refusals": refusals, "descriptors": wrongDescriptors, "uids": invalidUIDs,
+		"connections": strangeConnections,
 	} {
 		b.Run(name, func(b *testing.B) {
 			var delay float64
@@ -122,6 +128,41 @@ func wrongDescriptors(ctx context.Context, n *node, a *Agent) {
 				n.t.Errorf("%s is accepted for pod %s", path, pod)
 				return
 			}
+		}
+	}
+}
+
+func invalidUIDs(ctx context.Context, n *node, _ *Agent) {
+	var uids []string
+	for i := range 10 {
+		uids = append(uids, fmt.Sprint("../", i))
+		n.pod(uids[i])
+	}
+	for k := 0; ctx.Err() == nil; k++ {
+		n.tell(ctx, uids, map[string]string{"changes": fmt.Sprint(k)})
+	}
+}
+
+// strangeConnections has ten connections at a time, the last of which is the newest one of all.
+func strangeConnections(ctx context.Context, n *node, _ *Agent) {
+	for ctx.Err() == nil {
+		var all []net.Conn
+		for i := range 10 {
+			c, err := new(net.Dialer).DialContext(ctx, "unixpacket", n.options.Socket)
+			if errors.Is(err, unix.EAGAIN) || ctx.Err() != nil { // as many wait to be accepted as the kernel allows
+				break
+			}
+			if err != nil {
+				n.t.Error(err)
+				return
+			}
+			all = append(all, c)
+			if i%2 == 0 {
+				_, _ = c.Write(make([]byte, 2*zds.MaxMessage)) // the agent may have hung up
+			}
+		}
+		for _, c := range all {
+			_ = c.Close() // nothing was written that counts
 		}
 	}
 }
