@@ -322,6 +322,7 @@ func (a *Agent) hear(event zds.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch uid := event.Request.Workload.UID; {
+	case event.Connection == 0: // no proxy has said hello
 	case uid == "": // a proxy has come or gone
 		for _, w := range a.workers {
 			w.nudge()

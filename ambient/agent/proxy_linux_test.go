@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"io"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
+	"github.com/meshcni/meshcni/ambient/zds"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/interception/nftables"
@@ -196,4 +198,32 @@ func (n *meshNode) relayed() (all int) {
 		all += relayed
 	}
 	return all
+}
+
+// TestConnectionWithoutHello has programs connect to the proxy's socket that say no hello: no
+// worker looks at its pod because of them, as it does for a proxy that comes or goes.
+func TestConnectionWithoutHello(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	a, err := New(t.Context(), n.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorker(a, "a")
+	a.workers["a"] = w
+	alert := w.begin()
+	isAlerted := func() bool {
+		select {
+		case <-alert:
+			return true
+		default:
+			return false
+		}
+	}
+	if a.hear(zds.Event{Err: io.ErrUnexpectedEOF}); isAlerted() {
+		t.Error("a connection without a hello counts as a proxy")
+	}
+	if a.hear(zds.Event{Connection: 1, Err: io.ErrUnexpectedEOF}); !isAlerted() {
+		t.Error("the end of a proxy is not told")
+	}
 }
