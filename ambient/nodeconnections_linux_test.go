@@ -17,7 +17,7 @@ import (
 	"github.com/meshcni/meshcni/internal/namespace"
 )
 
-// echoPort is that of an application that repeats what it hears.
+// echoPort is the port of an application that sends back what it receives.
 const echoPort = 7
 
 // echo runs such an application in a pod to the end of the test.

@@ -18,7 +18,7 @@ type MarkedRoute struct {
 	Mark interception.MarkBits
 	// Table is the number of the routing table.
 	Table interception.RoutingTable
-	// Priority is that of the policy rule which selects the table for the mark.
+	// Priority is the priority of the policy rule that selects the table for the mark.
 	Priority uint32
 }
 

@@ -50,8 +50,8 @@ type NodeProxy struct {
 	// Node is the node's address that reaches the proxy, for WayVXLAN. The proxy must have an
 	// address of its family.
 	Node netip.Addr
-	// MTU is that of the pods' network in bytes; 0 stands for 1500. Wires of WayVXLAN have the MTU
-	// that is left of it.
+	// MTU is the MTU of the pods' network in bytes; 0 stands for 1500. Wires of WayVXLAN have this
+	// MTU less the length of the tunnel's headers.
 	MTU int
 	// Generation tells the wires of one proxy from those of another: unless it is 0, it is appended
 	// to the interfaces' names.
@@ -112,7 +112,7 @@ func validateOthers(p NodeProxy, others []NodeProxy) error {
 			return err
 		}
 		if p.IsZero() || o.IsZero() || generations[o.Generation] {
-			return fmt.Errorf("%w: another one of generation %d beside that of %d: each needs addresses and a generation of its own",
+			return fmt.Errorf("%w: a proxy of generation %d beside one of generation %d: each needs addresses and a generation of its own",
 				ErrNodeProxy, o.Generation, p.Generation)
 		}
 		generations[o.Generation] = true
@@ -123,7 +123,7 @@ func validateOthers(p NodeProxy, others []NodeProxy) error {
 // minMTU is IPv6's (RFC 8200, section 5), with room for a tunnel's headers.
 const minMTU = 1280 + 70
 
-// defaultMTU is that of Ethernet.
+// defaultMTU is the MTU of Ethernet.
 const defaultMTU = 1500
 
 // usable reports whether a single program can have the address on a network.

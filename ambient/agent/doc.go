@@ -26,7 +26,7 @@
 // # Restart
 //
 // The journal has a record of each pod that may have rules. With it the agent tells a proxy at once
-// which pods it goes on with. The plan of a living pod is that of its record: later changes of its
+// which pods it goes on with. A living pod keeps the plan in its record: later changes of its
 // annotations have no effect. If a record is damaged, the plan is made anew; for a pod that is not
 // wanted any more, whatever the owner has in its namespace is removed. Members of the host's sets
 // that no record tells of are removed once the feed is complete.

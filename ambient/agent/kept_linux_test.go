@@ -61,7 +61,7 @@ func TestRulesAreRestoredWithoutFeed(t *testing.T) {
 				n.connect(pod, 1)
 			}
 			if got := n.statusesOf("a"); len(got) != 1 {
-				t.Errorf("the statuses are %q, want that of the first agent alone", got)
+				t.Errorf("the statuses are %q, want only the one that the first agent wrote", got)
 			}
 			enabled := object("a")
 			enabled.Annotations = map[string]string{ambient.Istio().Status: "enabled"}

@@ -20,7 +20,7 @@ import (
 // reporter reports to the daemon, as lines of JSON. What has not changed is not reported again.
 type reporter struct {
 	log *slog.Logger
-	// memory is given back some time after the last report, which is that of work; it may be nil.
+	// memory gives memory back some time after the last report, as a report means work; it may be nil.
 	memory *footprint.Trimmer
 
 	mu      sync.Mutex

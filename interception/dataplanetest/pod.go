@@ -39,8 +39,8 @@ type PodOptions struct {
 	// MachineLink names a further link of the pod, which leads to a machine with the addresses of
 	// [Machine]. The pod forwards between it and eth0. If it is empty, there is no machine.
 	MachineLink string
-	// OwnUsers has the pod's network namespace belong to a user namespace of its own, as that of a
-	// pod with hostUsers: false does.
+	// OwnUsers makes a user namespace for the pod, to which its network namespace belongs, as the
+	// runtime does for a pod with hostUsers: false.
 	OwnUsers bool
 	// DropAfter is how long a sender waits before it checks in the kernel whether packets are still
 	// on their way ([Pod.Settle]); zero means 750ms. If there are none, the probe counts as

@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/testlog"
 )
 
-// usage is processor time: that of programs, and that of the kernel.
+// usage is the processor time of programs and of the kernel.
 type usage struct{ programs, kernel time.Duration }
 
 // load is the processor time that the machine and the processes of this run have used.
@@ -68,8 +68,8 @@ func (n *node) processes() []int {
 // tick is the unit of times in /proc (USER_HZ).
 const tick = 10 * time.Millisecond
 
-// machineTime returns what all processors together have done (proc(5), /proc/stat). Another
-// machine's time is that of programs.
+// machineTime returns what all processors together have done (proc(5), /proc/stat). Time that
+// the host has given to other machines counts as time of programs.
 func machineTime() usage {
 	text, _ := os.ReadFile("/proc/stat") // it is there
 	first, _, _ := strings.Cut(string(text), "\n")

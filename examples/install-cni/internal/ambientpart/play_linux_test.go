@@ -53,7 +53,7 @@ func serveAs(socket string, as manner) error {
 		}
 		go func() { _ = server.Serve(context.Background()) }() // until the process ends
 	case deaf, unserved:
-		_ = os.Remove(socket) // that of the process before
+		_ = os.Remove(socket) // the former process may have left it
 		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
 		if err != nil {
 			return err

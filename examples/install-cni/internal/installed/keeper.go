@@ -143,8 +143,8 @@ func (t *task) Observe(result upkeep.Result, pace upkeep.Pace) {
 }
 
 // isBeingWritten reports whether the piece only lacks a file that another program is writing at
-// this moment. A piece that was right stays ready meanwhile, for a bounded time, and that of a
-// fight stays as it is, because the other program writes again and again.
+// this moment. A piece that was right stays ready meanwhile, for a bounded time. A piece over which
+// two programs fight stays as it is, because the other program writes again and again.
 func (t *task) isBeingWritten(result upkeep.Result) bool {
 	if result.Outcome != upkeep.Waiting || result.Again.IsZero() {
 		t.unfinished = time.Time{}
