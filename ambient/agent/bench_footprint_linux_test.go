@@ -3,18 +3,11 @@
 package agent
 
 import (
-	"net"
 	"os"
 	"runtime"
-	"strconv"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/meshcni/meshcni/ambient"
-	"github.com/meshcni/meshcni/ambient/zds"
-	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/namespace"
+	"github.com/meshcni/meshcni/internal/testing/bareproxy"
 )
 
 // The limits of what the agent keeps for each pod at rest.
@@ -32,10 +25,10 @@ func BenchmarkFootprint(b *testing.B) {
 	var all []barePod
 	for i := range pods {
 		pod := n.bare(i)
-		listen(b, pod.file, n.options.Numbers)
+		bareproxy.Listen(b, pod.file, n.options.Numbers)
 		all = append(all, pod)
 	}
-	acknowledge(b, n.options.Socket)
+	bareproxy.Acknowledge(b, n.options.Socket)
 	n.enrol(a, all[0]) // what is there once, for all pods
 	for _, pod := range all[1:] {
 		if err := pod.file.Close(); err != nil {
@@ -74,53 +67,4 @@ func footprint(b *testing.B) (files int, heap int64) {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return len(entries), int64(stats.HeapAlloc)
-}
-
-// listen opens the proxy's listeners in a namespace.
-func listen(b *testing.B, in *os.File, n ambient.Numbers) {
-	b.Helper()
-	for _, port := range []interception.Port{n.OutboundPort, n.InboundPort, n.TunnelPort} {
-		var listener net.Listener
-		err := namespace.Run(in, func() (err error) {
-			listener, err = new(net.ListenConfig).Listen(b.Context(), "tcp", ":"+strconv.Itoa(int(port)))
-			return err
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { _ = listener.Close() }) // nothing was written
-	}
-}
-
-// acknowledge is a proxy that takes every pod, and keeps none.
-func acknowledge(b *testing.B, socket string) {
-	b.Helper()
-	agent, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
-	if err == nil {
-		_, err = agent.Write(zds.Hello{Version: zds.Version1}.Marshal())
-	}
-	ack, err2 := zds.Ack{}.Marshal()
-	if err != nil || err2 != nil {
-		b.Fatal(err, err2)
-	}
-	b.Cleanup(func() { _ = agent.Close() }) // it ends the reads
-	go func() {
-		data, control := make([]byte, zds.MaxMessage), make([]byte, unix.CmsgSpace(16))
-		for {
-			_, m, _, _, err := agent.ReadMsgUnix(data, control)
-			if err != nil {
-				return
-			}
-			messages, _ := unix.ParseSocketControlMessage(control[:m]) // the kernel's are whole
-			for i := range messages {
-				files, _ := unix.ParseUnixRights(&messages[i]) // likewise
-				for _, file := range files {
-					_ = unix.Close(file) // nothing was written
-				}
-			}
-			if _, err := agent.Write(ack); err != nil {
-				return
-			}
-		}
-	}()
 }

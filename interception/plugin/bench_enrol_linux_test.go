@@ -4,22 +4,16 @@ package plugin
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/skel"
-	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/ambient"
-	"github.com/meshcni/meshcni/ambient/zds"
-	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/namespace"
+	"github.com/meshcni/meshcni/internal/testing/bareproxy"
 	"github.com/meshcni/meshcni/internal/testing/fakecluster"
 	"github.com/meshcni/meshcni/internal/testing/fakenode"
 	"github.com/meshcni/meshcni/internal/testing/sandbox"
@@ -57,7 +51,7 @@ func newEnroller(b *testing.B) *enroller {
 	if len(e.agent.processes) != 3 {
 		b.Fatalf("install-cni has the processes %v, want itself and two", e.agent.processes)
 	}
-	acknowledge(b, socket)
+	bareproxy.Acknowledge(b, socket)
 	return e
 }
 
@@ -76,7 +70,7 @@ func (m *measurement) enrol(turn int) {
 			m.Fatal(err)
 		}
 	}
-	listen(m, at)
+	bareproxy.Listen(m, at.File(), ambient.IstioNumbers())
 	m.ofEmpty[enrolled] = append(m.ofEmpty[enrolled], m.launchArgs(m.empty, "ADD", e.args(at, turn)))
 	before := e.agent.cpu()
 	took := m.launchArgs(m.plugin, "ADD", e.args(at, turn))
@@ -91,54 +85,4 @@ func (e *enroller) args(at *sandbox.Namespace, turn int) *skel.CmdArgs {
 	args.Netns, args.ContainerID = at.Path(), fmt.Sprintf("%064d", turn)
 	args.Args = strings.NewReplacer("web-0", enrolledName(turn), uid, enrolledUID(turn)).Replace(args.Args)
 	return args
-}
-
-// listen opens the proxy's listeners in a namespace.
-func listen(t testing.TB, in *sandbox.Namespace) {
-	t.Helper()
-	n := ambient.IstioNumbers()
-	for _, port := range []interception.Port{n.OutboundPort, n.InboundPort, n.TunnelPort} {
-		var listener net.Listener
-		err := namespace.Run(in.File(), func() (err error) {
-			listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", ":"+strconv.Itoa(int(port)))
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = listener.Close() }) // nothing was written
-	}
-}
-
-// acknowledge is a proxy that takes every pod, and does nothing with it.
-func acknowledge(b *testing.B, socket string) {
-	b.Helper()
-	agent, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
-	if err == nil {
-		_, err = agent.Write(zds.Hello{Version: zds.Version1}.Marshal())
-	}
-	ack, err2 := zds.Ack{}.Marshal()
-	if err != nil || err2 != nil {
-		b.Fatal(err, err2)
-	}
-	b.Cleanup(func() { _ = agent.Close() }) // it ends the reads
-	go func() {
-		data, control := make([]byte, zds.MaxMessage), make([]byte, unix.CmsgSpace(16))
-		for {
-			_, length, _, _, err := agent.ReadMsgUnix(data, control)
-			if err != nil {
-				return
-			}
-			messages, _ := unix.ParseSocketControlMessage(control[:length]) // the kernel's are whole
-			for i := range messages {
-				files, _ := unix.ParseUnixRights(&messages[i]) // likewise
-				for _, file := range files {
-					_ = os.NewFile(uintptr(file), "namespace").Close() // nothing was written
-				}
-			}
-			if _, err := agent.Write(ack); err != nil {
-				return
-			}
-		}
-	}()
 }
