@@ -53,6 +53,11 @@ func rules(t *testing.T) []rule {
 			only: []string{"std", "./interception"},
 		},
 		{
+			why:  "the rules of other agents are recognised by the model and the numbers alone",
+			from: []string{"./ambient/upstream"},
+			only: []string{"std", "./interception", "./ambient"},
+		},
+		{
 			why: "what plans are traced, proved, rendered, recorded, applied and repaired with serves every planner, and knows none",
 			from: []string{
 				"./interception/trace", "./interception/proof", "./interception/render", "./interception/lower", "./interception/journal",
@@ -194,6 +199,8 @@ func TestImportRulesCatch(t *testing.T) {
 				"./interception imports ./kubeconfig: the core depends on nothing of ours",
 				"./ambient imports ./interception imports ./kubeconfig: a planner needs the model alone",
 				"./interception/sidecar imports ./interception imports ./kubeconfig: a planner needs the model alone",
+				"./ambient/upstream imports ./ambient imports ./interception imports ./kubeconfig: " +
+					"the rules of other agents are recognised by the model and the numbers alone",
 			},
 		},
 		"a witness in the planner": {
@@ -202,7 +209,15 @@ func TestImportRulesCatch(t *testing.T) {
 		},
 		"one planner in the other": {
 			"./ambient", "./interception/sidecar",
-			[]string{"./ambient imports ./interception/sidecar: a planner needs the model alone"},
+			[]string{
+				"./ambient imports ./interception/sidecar: a planner needs the model alone",
+				"./ambient/upstream imports ./ambient imports ./interception/sidecar: " +
+					"the rules of other agents are recognised by the model and the numbers alone",
+			},
+		},
+		"a witness in what recognises rules": {
+			"./ambient/upstream", "./interception/trace",
+			[]string{"./ambient/upstream imports ./interception/trace: the rules of other agents are recognised by the model and the numbers alone"},
 		},
 		"the planner below repair": {
 			"./interception/podsource", "./interception/sidecar",
@@ -377,6 +392,7 @@ func madeUp(t *testing.T) graph {
 	g.add("./interception/sidecar", "./interception")
 	g.add("./ambient", "./interception")
 	g.add("./ambient/agent", "./ambient")
+	g.add("./ambient/upstream", "./ambient")
 	g.add("./ambient/agent/event", "./interception")
 	g.add("./ambient/agent/feed", "./ambient")
 	g.add("./ambient/controller", "./ambient")

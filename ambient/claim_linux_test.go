@@ -13,10 +13,10 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/upstream"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
-	"github.com/meshcni/meshcni/internal/testing/upstream"
+	"github.com/meshcni/meshcni/internal/testing/upstreamtest"
 )
 
 // claimer is a dataplane that can take over what serves its plans.
@@ -90,7 +90,7 @@ func testClaim(t *testing.T, dataplane claimer, claims int) {
 		t.Errorf("in an empty namespace: %v", err)
 	}
 	left := policies(t, pod)
-	upstream.Install(t, pod.File(), ambient.Upstream{Generation: ambient.GenerationRedirect, IPv6: true}, upstream.IPTablesNFT)
+	upstreamtest.Install(t, pod.File(), upstream.PodRules{Generation: upstream.GenerationRedirect, IPv6: true}, upstreamtest.IPTablesNFT)
 	if claims == 0 {
 		left = policies(t, pod)
 	}

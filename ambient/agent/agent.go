@@ -78,7 +78,7 @@ type Options struct {
 	// plugin sets it: elsewhere the kernel would go past the tables.
 	Branches bool
 	// TakeOver are dataplanes by which the agent finds the rules of Istio's own agent in a pod, and
-	// removes them once its own are in place ([ambient.Recognise]). Their routes and policy rules
+	// removes them once its own are in place ([upstream.Recognise]). Their routes and policy rules
 	// become the agent's if Dataplane is a [Claimer]. Rules that some program has
 	// changed stay, and the pod has an error that wraps [ErrUpstream]. Where such rules use TPROXY,
 	// the proxy's listeners have to be transparent until they are gone. The rules of Istio's agent on

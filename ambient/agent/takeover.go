@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/upstream"
 	"github.com/meshcni/meshcni/interception"
 )
 
@@ -38,7 +39,7 @@ func (w *worker) takeOver(ctx context.Context) error {
 	if w.alone {
 		return nil
 	}
-	err := w.agent.options.takeOver(ctx, w.namespace, ambient.Recognise)
+	err := w.agent.options.takeOver(ctx, w.namespace, upstream.Recognise)
 	w.alone = err == nil
 	return err
 }
@@ -47,10 +48,10 @@ func (w *worker) takeOver(ctx context.Context) error {
 // place. The routes and policy rules that both have alike become the agent's first, if its
 // dataplane is a [Claimer]: if the agent ends in between, the next one finds the rules again.
 func (o *Options) takeOver(
-	ctx context.Context, in *interception.Netns, recognise func([]interception.ForeignChain, ambient.Numbers) ([]ambient.Recognised, error),
+	ctx context.Context, in *interception.Netns, recognise func([]interception.ForeignChain, ambient.Numbers) ([]upstream.Recognised, error),
 ) error {
 	var errs []error
-	left := map[ambient.Program][]string{} // the differences of rules that no dataplane has recognised
+	left := map[upstream.Program][]string{} // the differences of rules that no dataplane has recognised
 	for _, d := range o.TakeOver {
 		state, err := d.Observe(ctx, in, o.Owner)
 		if err != nil {

@@ -6,7 +6,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/upstream"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
@@ -17,7 +17,7 @@ func (a *Agent) takeOverHost(ctx context.Context) error {
 	if !a.sets.mayTakeOver() || !a.allInSets() {
 		return a.sets.refused()
 	}
-	err := a.options.takeOver(ctx, a.options.Host, ambient.RecogniseHost)
+	err := a.options.takeOver(ctx, a.options.Host, upstream.RecogniseHost)
 	a.sets.tookOver(err)
 	return err
 }

@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/upstream"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
-	"github.com/meshcni/meshcni/internal/testing/upstream"
+	"github.com/meshcni/meshcni/internal/testing/upstreamtest"
 )
 
 // membersOf returns the addresses of pods as the former agent's sets have them.
@@ -36,7 +37,7 @@ func (n *node) upstreamOnHost() (left []string) {
 		if err != nil {
 			n.t.Fatal(err)
 		}
-		found, err := ambient.RecogniseHost(state.Foreign, n.options.Numbers)
+		found, err := upstream.RecogniseHost(state.Foreign, n.options.Numbers)
 		if err != nil {
 			n.t.Fatal(err)
 		}
@@ -44,7 +45,7 @@ func (n *node) upstreamOnHost() (left []string) {
 			left = append(left, fmt.Sprintf("%s %q", rules.Program, rules.Differences))
 		}
 	}
-	return append(left, upstream.HostSets(n.t, n.options.Host.File())...)
+	return append(left, upstreamtest.HostSets(n.t, n.options.Host.File())...)
 }
 
 // awaitHostAlone waits until the host has nothing of Istio's agent.
@@ -64,7 +65,7 @@ func (n *node) awaitHostAlone(a *Agent) {
 func TestTakeOverHost(t *testing.T) {
 	t.Parallel()
 	for name, dataplane := range hostDataplanes(t) {
-		for _, program := range upstream.Programs() {
+		for _, program := range upstreamtest.Programs() {
 			t.Run(fmt.Sprintf("%s from %s", name, program), func(t *testing.T) {
 				t.Parallel()
 				takeOverHost(t, dataplane, program)
@@ -73,12 +74,12 @@ func TestTakeOverHost(t *testing.T) {
 	}
 }
 
-func takeOverHost(t *testing.T, dataplane hostDataplane, program upstream.Program) {
+func takeOverHost(t *testing.T, dataplane hostDataplane, program upstreamtest.Program) {
 	t.Helper()
 	n := newHostNode(t, dataplane)
 	n.options.TakeOver = foreignDataplanes(t)
 	pods := []ambient.Pod{n.start(interception.IPv4), n.start(families()...)}
-	upstream.InstallHost(t, n.options.Host.File(), true, program, membersOf(pods...))
+	upstreamtest.InstallHost(t, n.options.Host.File(), true, program, membersOf(pods...))
 	n.mustProbe(pods...)
 	n.proxy()
 	a, _ := n.run()
@@ -111,13 +112,13 @@ func takeOverHost(t *testing.T, dataplane hostDataplane, program upstream.Progra
 // they go.
 func TestTakeOverHostWaits(t *testing.T) {
 	t.Parallel()
-	for _, program := range upstream.Programs() {
+	for _, program := range upstreamtest.Programs() {
 		t.Run(string(program), func(t *testing.T) {
 			t.Parallel()
 			n := newHostNode(t, hostDataplanes(t)["nftables"])
 			n.options.TakeOver = foreignDataplanes(t)
 			found, late := n.start(interception.IPv4), n.start(families()...)
-			upstream.InstallHost(t, n.options.Host.File(), true, program, membersOf(found, late))
+			upstreamtest.InstallHost(t, n.options.Host.File(), true, program, membersOf(found, late))
 			n.proxy()
 			a, _ := n.run()
 			unknown := late
@@ -160,7 +161,7 @@ func TestTakeOverHostLeaves(t *testing.T) {
 		}
 	}
 	pod := n.start(families()...)
-	upstream.InstallHost(t, n.options.Host.File(), true, upstream.IPTablesNFT, membersOf(pod))
+	upstreamtest.InstallHost(t, n.options.Host.File(), true, upstreamtest.IPTablesNFT, membersOf(pod))
 	rule := []string{"iptables-nft", "-t", "nat", "-A", "ISTIO_POSTRT", "-p", "tcp", "--dport", "9", "-j", "RETURN"}
 	sandboxtest.Run(t, n.options.Host.File(), "", rule...)
 	n.proxy()

@@ -16,13 +16,14 @@ import (
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/ambienttest"
+	"github.com/meshcni/meshcni/ambient/upstream"
 	"github.com/meshcni/meshcni/ambient/zds"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
-	"github.com/meshcni/meshcni/internal/testing/upstream"
+	"github.com/meshcni/meshcni/internal/testing/upstreamtest"
 )
 
 // foreignDataplanes return those that find what other programs have.
@@ -74,22 +75,22 @@ func (n *node) formerAgent(uid string, pod *dataplanetest.Pod, transparent bool)
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	for name, dataplane := range hostDataplanes(t) {
-		for _, program := range upstream.Programs() {
-			generations := []ambient.Generation{ambient.GenerationRedirect, ambient.GenerationTProxy}
-			if program == upstream.NFT {
-				generations = []ambient.Generation{ambient.GenerationNative}
+		for _, program := range upstreamtest.Programs() {
+			generations := []upstream.Generation{upstream.GenerationRedirect, upstream.GenerationTProxy}
+			if program == upstreamtest.NFT {
+				generations = []upstream.Generation{upstream.GenerationNative}
 			}
 			for _, generation := range generations {
 				t.Run(fmt.Sprintf("%s from %s, %s", name, program, generation), func(t *testing.T) {
 					t.Parallel()
-					takeOver(t, dataplane, program, ambient.Upstream{Generation: generation, IPv6: true})
+					takeOver(t, dataplane, program, upstream.PodRules{Generation: generation, IPv6: true})
 				})
 			}
 		}
 	}
 }
 
-func takeOver(t *testing.T, dataplane hostDataplane, program upstream.Program, u ambient.Upstream) {
+func takeOver(t *testing.T, dataplane hostDataplane, program upstreamtest.Program, u upstream.PodRules) {
 	t.Helper()
 	n := newNode(t)
 	n.dataplane, n.options.Dataplane, n.options.Sets, n.options.TakeOver = dataplane, dataplane, dataplane, foreignDataplanes(t)
@@ -97,8 +98,8 @@ func takeOver(t *testing.T, dataplane hostDataplane, program upstream.Program, u
 	// second.
 	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{Ports: []uint16{8080}, DropAfter: 10 * time.Second})
 	n.paths["a"] = pod.Path()
-	n.formerAgent("a", pod, u.Generation == ambient.GenerationTProxy)
-	upstream.Install(t, pod.File(), u, program)
+	n.formerAgent("a", pod, u.Generation == upstream.GenerationTProxy)
+	upstreamtest.Install(t, pod.File(), u, program)
 	client := netip.MustParseAddr("192.0.2.0")
 	inbound := func() *dataplanetest.Connection {
 		t.Helper()
@@ -123,7 +124,7 @@ func takeOver(t *testing.T, dataplane hostDataplane, program upstream.Program, u
 	}
 	a, _ := n.run()
 	n.startProxy(ambienttest.StartOptions{ProxyOptions: ambienttest.ProxyOptions{
-		Socket: n.options.Socket, Transparent: u.Generation == ambient.GenerationTProxy,
+		Socket: n.options.Socket, Transparent: u.Generation == upstream.GenerationTProxy,
 	}})
 	done := make(chan struct{})
 	go func() {
@@ -161,7 +162,7 @@ func takeOver(t *testing.T, dataplane hostDataplane, program upstream.Program, u
 		if err != nil {
 			t.Fatal(err)
 		}
-		if left, err := ambient.Recognise(state.Foreign, n.options.Numbers); err != nil || left != nil {
+		if left, err := upstream.Recognise(state.Foreign, n.options.Numbers); err != nil || left != nil {
 			t.Errorf("left: %+v, %v", left, err)
 		}
 	}
@@ -181,7 +182,7 @@ func takeOver(t *testing.T, dataplane hostDataplane, program upstream.Program, u
 func TestDrainOfTProxy(t *testing.T) {
 	t.Parallel()
 	for name, dataplane := range hostDataplanes(t) {
-		for _, program := range []upstream.Program{upstream.IPTablesNFT, upstream.IPTablesLegacy} {
+		for _, program := range []upstreamtest.Program{upstreamtest.IPTablesNFT, upstreamtest.IPTablesLegacy} {
 			t.Run(fmt.Sprintf("%s from %s", name, program), func(t *testing.T) {
 				t.Parallel()
 				drainOfTProxy(t, dataplane, program)
@@ -190,13 +191,13 @@ func TestDrainOfTProxy(t *testing.T) {
 	}
 }
 
-func drainOfTProxy(t *testing.T, dataplane hostDataplane, program upstream.Program) {
+func drainOfTProxy(t *testing.T, dataplane hostDataplane, program upstreamtest.Program) {
 	t.Helper()
 	n := newNode(t)
 	n.dataplane, n.options.Dataplane, n.options.Sets, n.options.TakeOver = dataplane, dataplane, dataplane, foreignDataplanes(t)
 	pod := n.pod("a")
 	n.formerAgent("a", pod, true)
-	upstream.Install(t, pod.File(), ambient.Upstream{Generation: ambient.GenerationTProxy, IPv6: true}, program)
+	upstreamtest.Install(t, pod.File(), upstream.PodRules{Generation: upstream.GenerationTProxy, IPv6: true}, program)
 	var delivered []*dataplanetest.Connection
 	before := n.relayed(pod)
 	for client, to := range map[string]string{"192.0.2.9": "10.244.1.10:8080", "2001:db8::9": "[fd00:10:244:1::a]:8080"} {
@@ -238,8 +239,8 @@ func drainOfTProxy(t *testing.T, dataplane hostDataplane, program upstream.Progr
 func TestTakeOverBySeveral(t *testing.T) {
 	t.Parallel()
 	for name, reversed := range map[string]bool{"nftables first": false, "iptables first": true} {
-		for _, programs := range [][]upstream.Program{
-			{upstream.IPTablesNFT}, {upstream.IPTablesLegacy}, {upstream.NFT}, {upstream.IPTablesLegacy, upstream.IPTablesNFT}, upstream.Programs(),
+		for _, programs := range [][]upstreamtest.Program{
+			{upstreamtest.IPTablesNFT}, {upstreamtest.IPTablesLegacy}, {upstreamtest.NFT}, {upstreamtest.IPTablesLegacy, upstreamtest.IPTablesNFT}, upstreamtest.Programs(),
 		} {
 			t.Run(fmt.Sprintf("%s %s", name, programs), func(t *testing.T) {
 				t.Parallel()
@@ -248,11 +249,11 @@ func TestTakeOverBySeveral(t *testing.T) {
 					slices.Reverse(dataplanes)
 				}
 				for _, program := range programs {
-					u := ambient.Upstream{Generation: ambient.GenerationRedirect, DNS: true, IPv6: true}
-					if program == upstream.NFT {
-						u.Generation = ambient.GenerationNative
+					u := upstream.PodRules{Generation: upstream.GenerationRedirect, DNS: true, IPv6: true}
+					if program == upstreamtest.NFT {
+						u.Generation = upstream.GenerationNative
 					}
-					upstream.InstallRules(t, pod.File(), u, program)
+					upstreamtest.InstallRules(t, pod.File(), u, program)
 				}
 				options := Options{TakeOver: dataplanes, Numbers: ambient.IstioNumbers(), Owner: owner}
 				w := &worker{agent: &Agent{options: options}, namespace: pod.Netns}
@@ -284,7 +285,7 @@ func TestTakeOverLeaves(t *testing.T) {
 	n.options.TakeOver = foreignDataplanes(t)
 	pod := n.pod("a")
 	n.formerAgent("a", pod, false)
-	upstream.Install(t, pod.File(), ambient.Upstream{Generation: ambient.GenerationRedirect, IPv6: true}, upstream.IPTablesNFT)
+	upstreamtest.Install(t, pod.File(), upstream.PodRules{Generation: upstream.GenerationRedirect, IPv6: true}, upstreamtest.IPTablesNFT)
 	sandboxtest.Run(t, pod.File(), "", "iptables-nft", "-t", "nat", "-A", "ISTIO_OUTPUT", "-p", "tcp", "--dport", "9", "-j", "RETURN")
 	a, _ := n.run()
 	n.proxy()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ambient_test
+package upstream_test
 
 import (
 	"fmt"
@@ -10,17 +10,18 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/upstream"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
-	"github.com/meshcni/meshcni/internal/testing/upstream"
+	"github.com/meshcni/meshcni/internal/testing/upstreamtest"
 )
 
 // reader returns the dataplane that decodes what a program has written.
-func reader(t *testing.T, program upstream.Program) interception.Dataplane {
+func reader(t *testing.T, program upstreamtest.Program) interception.Dataplane {
 	t.Helper()
-	if program == upstream.NFT {
+	if program == upstreamtest.NFT {
 		d, err := nftables.New(nftables.Options{Foreign: true})
 		if err != nil {
 			t.Fatal(err)
@@ -34,13 +35,13 @@ func reader(t *testing.T, program upstream.Program) interception.Dataplane {
 	return d
 }
 
-func recognise(t *testing.T, pod *sandboxtest.Pod, program upstream.Program) []ambient.Recognised {
+func recognise(t *testing.T, pod *sandboxtest.Pod, program upstreamtest.Program) []upstream.Recognised {
 	t.Helper()
 	state, err := reader(t, program).Observe(t.Context(), pod.Netns, "test-ambient")
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := ambient.Recognise(state.Foreign, ambient.IstioNumbers())
+	found, err := upstream.Recognise(state.Foreign, ambient.IstioNumbers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,25 +49,25 @@ func recognise(t *testing.T, pod *sandboxtest.Pod, program upstream.Program) []a
 }
 
 // upstreams returns the rule sets to recognise, with the programs that write them.
-func upstreams() map[upstream.Program][]ambient.Upstream {
-	all := map[upstream.Program][]ambient.Upstream{}
-	for _, program := range upstream.Programs() {
+func upstreams() map[upstreamtest.Program][]upstream.PodRules {
+	all := map[upstreamtest.Program][]upstream.PodRules{}
+	for _, program := range upstreamtest.Programs() {
 		for _, ipv6 := range []bool{false, true} {
 			for _, dns := range []bool{false, true} {
-				generations := []ambient.Generation{ambient.GenerationRedirect, ambient.GenerationTProxy, ambient.GenerationTProxyZones}
-				if program == upstream.NFT {
-					generations = []ambient.Generation{ambient.GenerationNative}
+				generations := []upstream.Generation{upstream.GenerationRedirect, upstream.GenerationTProxy, upstream.GenerationTProxyZones}
+				if program == upstreamtest.NFT {
+					generations = []upstream.Generation{upstream.GenerationNative}
 				}
 				for i, generation := range generations {
-					u := ambient.Upstream{Generation: generation, DNS: dns, IPv6: ipv6}
-					if generation == ambient.GenerationTProxyZones && !dns {
+					u := upstream.PodRules{Generation: generation, DNS: dns, IPv6: ipv6}
+					if generation == upstream.GenerationTProxyZones && !dns {
 						continue // the same as the first one
 					}
 					if all[program] = append(all[program], u); i > 0 {
 						continue
 					}
 					rerouted := []interception.Interface{"fake1s0f0", "fake1s0f1"}
-					for _, further := range []ambient.Upstream{
+					for _, further := range []upstream.PodRules{
 						{BypassInbound: true},
 						{BypassInbound: true, Unmarked: true},
 						{Reroute: rerouted},
@@ -94,9 +95,9 @@ func TestRecognise(t *testing.T) {
 				if found := recognise(t, pod, program); found != nil {
 					t.Errorf("in an empty namespace: %+v", found)
 				}
-				upstream.Install(t, pod.File(), want, program)
+				upstreamtest.Install(t, pod.File(), want, program)
 				found := recognise(t, pod, program)
-				if len(found) != 1 || found[0].Program != program || !reflect.DeepEqual(found[0].Upstream, want) ||
+				if len(found) != 1 || found[0].Program != program || !reflect.DeepEqual(found[0].Rules, want) ||
 					found[0].Differences != nil {
 					t.Errorf("found %+v, want %+v", found, want)
 				}
@@ -122,57 +123,57 @@ func TestRecogniseDifferences(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		change func(*testing.T, *sandboxtest.Pod)
-		by     upstream.Program
+		by     upstreamtest.Program
 		want   string
 	}{
 		"another rule": {
-			change("-A ISTIO_OUTPUT -p tcp --dport 9 -j RETURN"), upstream.IPTablesNFT, "v4 nat output: another rule, v4 tcp dport 9 -> return",
+			change("-A ISTIO_OUTPUT -p tcp --dport 9 -j RETURN"), upstreamtest.IPTablesNFT, "v4 nat output: another rule, v4 tcp dport 9 -> return",
 		},
 		"a missing rule": {
-			change("-D ISTIO_OUTPUT -p tcp -m mark --mark 0x111/0xfff -j ACCEPT"), upstream.IPTablesNFT,
+			change("-D ISTIO_OUTPUT -p tcp -m mark --mark 0x111/0xfff -j ACCEPT"), upstreamtest.IPTablesNFT,
 			"v4 nat output: missing v4 tcp mark 0x111/0xfff -> accept",
 		},
 		"another order": {
 			change("-D ISTIO_OUTPUT -p tcp -m mark --mark 0x111/0xfff -j ACCEPT\n-A ISTIO_OUTPUT -p tcp -m mark --mark 0x111/0xfff -j ACCEPT"),
-			upstream.IPTablesNFT, "v4 nat output: the rules have another order, or stand there twice",
+			upstreamtest.IPTablesNFT, "v4 nat output: the rules have another order, or stand there twice",
 		},
 		"a condition": {
-			change("-D OUTPUT -j ISTIO_OUTPUT\n-A OUTPUT -p tcp -j ISTIO_OUTPUT"), upstream.IPTablesNFT,
+			change("-D OUTPUT -j ISTIO_OUTPUT\n-A OUTPUT -p tcp -j ISTIO_OUTPUT"), upstreamtest.IPTablesNFT,
 			"v4 nat output: another rule, v4 tcp -> jump ISTIO_OUTPUT",
 		},
-		"no jump": {change("-D OUTPUT -j ISTIO_OUTPUT"), upstream.IPTablesNFT, "v4 nat output: missing v4 out lo dst != 127.0.0.1/32 -> accept"},
+		"no jump": {change("-D OUTPUT -j ISTIO_OUTPUT"), upstreamtest.IPTablesNFT, "v4 nat output: missing v4 out lo dst != 127.0.0.1/32 -> accept"},
 		"another port": {
-			change("-A ISTIO_OUTPUT -p tcp -j REDIRECT --to-ports 15009"), upstream.IPTablesNFT,
+			change("-A ISTIO_OUTPUT -p tcp -j REDIRECT --to-ports 15009"), upstreamtest.IPTablesNFT,
 			"v4 nat output: another rule, v4 tcp -> redirect to :15009",
 		},
 		"a chain of a sidecar": {
-			change("-N ISTIO_INBOUND"), upstream.IPTablesNFT, "ip nat: another rule, chain ISTIO_INBOUND that no hook leads to",
+			change("-N ISTIO_INBOUND"), upstreamtest.IPTablesNFT, "ip nat: another rule, chain ISTIO_INBOUND that no hook leads to",
 		},
 		"a rule beside nft's jump": {
-			nft("add rule inet istio-ambient-mangle output udp dport 9 drop"), upstream.NFT,
+			nft("add rule inet istio-ambient-mangle output udp dport 9 drop"), upstreamtest.NFT,
 			"v6 mangle output: another rule, v6 udp dport 9 -> drop",
 		},
 		"another policy": {
-			nft("add chain inet istio-ambient-mangle output { policy drop; }"), upstream.NFT,
+			nft("add chain inet istio-ambient-mangle output { policy drop; }"), upstreamtest.NFT,
 			"v4 mangle output: another rule, a chain of type route, priority -150 and policy drop",
 		},
 		"another priority": {
 			nft("delete chain inet istio-ambient-nat output; add chain inet istio-ambient-nat output { type nat hook output priority -90; }; " +
-				"add rule inet istio-ambient-nat output jump istio-output"), upstream.NFT,
+				"add rule inet istio-ambient-nat output jump istio-output"), upstreamtest.NFT,
 			"v4 nat output: another rule, a chain of type nat, priority -90 and policy accept",
 		},
 		"what cannot be decoded": {
-			nft("insert rule inet istio-ambient-nat istio-output limit rate 1/second accept"), upstream.NFT, "v4 nat output: another rule, v4 -> opaque",
+			nft("insert rule inet istio-ambient-nat istio-output limit rate 1/second accept"), upstreamtest.NFT, "v4 nat output: another rule, v4 -> opaque",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pod := sandboxtest.NewPod(t)
-			u := ambient.Upstream{Generation: ambient.GenerationRedirect, DNS: true}
-			if test.by == upstream.NFT {
-				u.Generation = ambient.GenerationNative
+			u := upstream.PodRules{Generation: upstream.GenerationRedirect, DNS: true}
+			if test.by == upstreamtest.NFT {
+				u.Generation = upstream.GenerationNative
 			}
-			upstream.Install(t, pod.File(), u, test.by)
+			upstreamtest.Install(t, pod.File(), u, test.by)
 			test.change(t, pod)
 			found := recognise(t, pod, test.by)
 			named := func(line string) bool { return strings.HasPrefix(line, test.want) }
@@ -188,16 +189,16 @@ func TestRecogniseDifferences(t *testing.T) {
 func TestRecogniseSeveral(t *testing.T) {
 	t.Parallel()
 	pod := sandboxtest.NewPod(t)
-	want := ambient.Upstream{Generation: ambient.GenerationRedirect, DNS: true, IPv6: true}
-	upstream.Install(t, pod.File(), want, upstream.IPTablesLegacy)
-	upstream.InstallRules(t, pod.File(), want, upstream.IPTablesNFT)
-	found := recognise(t, pod, upstream.IPTablesNFT)
-	if len(found) != 2 || found[0].Program != ambient.ProgramIPTablesNFT || found[1].Program != ambient.ProgramIPTablesLegacy {
+	want := upstream.PodRules{Generation: upstream.GenerationRedirect, DNS: true, IPv6: true}
+	upstreamtest.Install(t, pod.File(), want, upstreamtest.IPTablesLegacy)
+	upstreamtest.InstallRules(t, pod.File(), want, upstreamtest.IPTablesNFT)
+	found := recognise(t, pod, upstreamtest.IPTablesNFT)
+	if len(found) != 2 || found[0].Program != upstream.ProgramIPTablesNFT || found[1].Program != upstream.ProgramIPTablesLegacy {
 		t.Fatalf("found %+v, want the rules of two programs", found)
 	}
 	for _, r := range found {
-		if !reflect.DeepEqual(r.Upstream, want) || r.Differences != nil {
-			t.Errorf("%s: found %+v with differences %q, want %+v", r.Program, r.Upstream, r.Differences, want)
+		if !reflect.DeepEqual(r.Rules, want) || r.Differences != nil {
+			t.Errorf("%s: found %+v with differences %q, want %+v", r.Program, r.Rules, r.Differences, want)
 		}
 	}
 }
@@ -217,7 +218,7 @@ func TestRecogniseOurOwn(t *testing.T) {
 			if err := backend.Apply(t.Context(), pod.Netns, plan); err != nil {
 				t.Fatal(err)
 			}
-			for _, program := range upstream.Programs() {
+			for _, program := range upstreamtest.Programs() {
 				if found := recognise(t, pod, program); found != nil {
 					t.Errorf("the reader of %s takes them for %+v", program, found)
 				}

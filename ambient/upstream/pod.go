@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ambient
+package upstream
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/interception"
 )
 
@@ -28,8 +29,8 @@ const (
 	GenerationNative Generation = "native"
 )
 
-// Upstream is what decides which rules Istio's own node agent writes into a pod.
-type Upstream struct {
+// PodRules is what decides which rules Istio's own node agent writes into a pod.
+type PodRules struct {
 	Generation Generation
 	// DNS captures queries.
 	DNS bool
@@ -46,56 +47,56 @@ type Upstream struct {
 }
 
 // Plan returns the rules as a plan, with the numbers that the agent was configured with: for
-// comparisons and traces. [PodPlan] returns the plan to apply. The error is that of
-// [Numbers.Validate] or [interception.Build], or names what the generation lacks.
-func (u Upstream) Plan(n Numbers, owner interception.Owner) (*interception.Plan, error) {
-	if err := errors.Join(n.Validate(), u.validate()); err != nil {
-		return nil, fmt.Errorf("plan upstream's rules: %w", err)
+// comparisons and traces. [ambient.PodPlan] returns the plan to apply. The error is that of
+// [ambient.Numbers.Validate] or [interception.Build], or names what the generation lacks.
+func (r PodRules) Plan(n ambient.Numbers, owner interception.Owner) (*interception.Plan, error) {
+	if err := errors.Join(n.Validate(), r.validate()); err != nil {
+		return nil, fmt.Errorf("plan rules of Istio's agent: %w", err)
 	}
 	return interception.Build(owner, func(b *interception.Builder) {
-		p := upstreamPlanner{Upstream: u, Numbers: n, builder: b}
+		p := podPlanner{PodRules: r, Numbers: n, builder: b}
 		p.mangle()
-		if !u.byTProxy() {
+		if !r.byTProxy() {
 			p.prerouting()
 		}
 		p.output()
-		if u.DNS && u.Generation != GenerationTProxy {
+		if r.DNS && r.Generation != GenerationTProxy {
 			p.raw()
 		}
 		p.replies()
 	})
 }
 
-func (u Upstream) byTProxy() bool {
-	return u.Generation == GenerationTProxy || u.Generation == GenerationTProxyZones
+func (r PodRules) byTProxy() bool {
+	return r.Generation == GenerationTProxy || r.Generation == GenerationTProxyZones
 }
 
-func (u Upstream) validate() error {
+func (r PodRules) validate() error {
 	switch {
-	case !u.byTProxy() && u.Generation != GenerationRedirect && u.Generation != GenerationNative:
-		return fmt.Errorf("generation %q is unknown", u.Generation)
-	case u.byTProxy() && (u.BypassInbound || len(u.Reroute) > 0):
-		return fmt.Errorf("generation %s neither leaves inbound connections alone nor reroutes interfaces", u.Generation)
-	case u.Unmarked && !u.BypassInbound:
-		return fmt.Errorf("generation %s leaves out the mark only together with inbound connections", u.Generation)
+	case !r.byTProxy() && r.Generation != GenerationRedirect && r.Generation != GenerationNative:
+		return fmt.Errorf("generation %q is unknown", r.Generation)
+	case r.byTProxy() && (r.BypassInbound || len(r.Reroute) > 0):
+		return fmt.Errorf("generation %s neither leaves inbound connections alone nor reroutes interfaces", r.Generation)
+	case r.Unmarked && !r.BypassInbound:
+		return fmt.Errorf("generation %s leaves out the mark only together with inbound connections", r.Generation)
 	}
 	return nil
 }
 
-// upstreamPlanner writes the plan, one rule for each of the agent's lines.
-type upstreamPlanner struct {
-	Upstream
-	Numbers
+// podPlanner writes the plan, one rule for each of the agent's lines.
+type podPlanner struct {
+	PodRules
+	ambient.Numbers
 
 	builder *interception.Builder
 }
 
-func (p upstreamPlanner) families() []interception.Family {
-	return families(interception.Facts{IPv6: p.IPv6})
+func (p podPlanner) families() []interception.Family {
+	return families(p.IPv6)
 }
 
 // hooked is the condition of an entry. The tables of nft are for both families in any case.
-func (p upstreamPlanner) hooked() interception.Match {
+func (p podPlanner) hooked() interception.Match {
 	if p.IPv6 || p.Generation == GenerationNative {
 		return interception.Match{}
 	}
@@ -104,7 +105,7 @@ func (p upstreamPlanner) hooked() interception.Match {
 
 // each returns the families of a line without an address: by iptables each has one, by nft both
 // share it, also where IPv6 is off.
-func (p upstreamPlanner) each() []interception.Family {
+func (p podPlanner) each() []interception.Family {
 	if p.Generation == GenerationNative {
 		return []interception.Family{interception.BothFamilies}
 	}
@@ -119,13 +120,13 @@ func lineID(line string, family interception.Family) interception.RuleID {
 	return id(line, family)
 }
 
-// probe returns the address of the node's programs, which upstream has one of for each family.
-func (p upstreamPlanner) probe(family interception.Family) (interception.PrefixSet, bool) {
+// probe returns the address of the node's programs, which the agent has one of for each family.
+func (p podPlanner) probe(family interception.Family) (interception.PrefixSet, bool) {
 	i := slices.IndexFunc(p.Probes, func(a netip.Addr) bool { return interception.FamilyOf(a) == family })
 	if i < 0 {
 		return interception.PrefixSet{}, false
 	}
-	return interception.Prefixes(netip.PrefixFrom(p.Probes[i], p.Probes[i].BitLen())), true
+	return host(p.Probes[i]), true
 }
 
 // away matches what goes to another address than loopback.
@@ -133,7 +134,7 @@ func away(family interception.Family, l4 interception.L4) interception.Match {
 	return interception.Match{Dst: interception.Not(loopback(family)), L4: l4}
 }
 
-func (p upstreamPlanner) mangle() {
+func (p podPlanner) mangle() {
 	in, out := p.builder.Mangle("mangle-in"), p.builder.Mangle("mangle-out")
 	in.Entry(interception.Prerouting, p.hooked(), "what reaches the pod")
 	out.Entry(interception.Output, p.hooked(), "what leaves the pod")
@@ -151,7 +152,7 @@ func (p upstreamPlanner) mangle() {
 }
 
 // tproxy writes the rules for connections to the pod that are delivered without a translation.
-func (p upstreamPlanner) tproxy(in *interception.ChainRef[interception.MangleAction]) {
+func (p podPlanner) tproxy(in *interception.ChainRef[interception.MangleAction]) {
 	for _, f := range p.families() {
 		if probe, has := p.probe(f); has {
 			in.Do(lineID("tproxy.probe", f), interception.Match{Src: interception.Is(probe), L4: interception.TCP()}, interception.Accept{}, "probes")
@@ -172,7 +173,7 @@ func (p upstreamPlanner) tproxy(in *interception.ChainRef[interception.MangleAct
 	}
 }
 
-func (p upstreamPlanner) prerouting() {
+func (p podPlanner) prerouting() {
 	in := p.builder.NAT("nat-in")
 	in.Entry(interception.Prerouting, p.hooked(), "what reaches the pod")
 	for _, name := range p.Reroute {
@@ -195,7 +196,7 @@ func (p upstreamPlanner) prerouting() {
 	}
 }
 
-func (p upstreamPlanner) output() {
+func (p podPlanner) output() {
 	out := p.builder.NAT("nat-out")
 	out.Entry(interception.Output, p.hooked(), "what leaves the pod")
 	for _, f := range p.families() {
@@ -223,7 +224,7 @@ func (p upstreamPlanner) output() {
 }
 
 // queries captures DNS. The first generation tests no mark: its proxy asks from elsewhere.
-func (p upstreamPlanner) queries(out natChain) {
+func (p podPlanner) queries(out *interception.ChainRef[interception.NATAction]) {
 	var mark interception.Condition[interception.MarkBits]
 	if p.Generation != GenerationTProxy {
 		mark = interception.Not(p.ProxyMark)
@@ -244,7 +245,7 @@ func (p upstreamPlanner) queries(out natChain) {
 	}
 }
 
-func (p upstreamPlanner) raw() {
+func (p podPlanner) raw() {
 	in, out := p.builder.Raw("raw-in"), p.builder.Raw("raw-out")
 	in.Entry(interception.Prerouting, p.hooked(), "what reaches the pod")
 	out.Entry(interception.Output, p.hooked(), "what leaves the pod")
@@ -258,8 +259,8 @@ func (p upstreamPlanner) raw() {
 	}
 }
 
-// replies delivers replies in the pod, as [PodPlan] does.
-func (p upstreamPlanner) replies() {
+// replies delivers replies in the pod, as [ambient.PodPlan] does.
+func (p podPlanner) replies() {
 	for _, f := range p.families() {
 		p.builder.Route(interception.Route{
 			ID: id("replies.route", f), Type: interception.RouteLocal, Destination: everywhere(f), Device: "lo", Table: p.Table,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ambient
+package upstream
 
 import (
 	"fmt"
 	"net/netip"
 	"slices"
 
+	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/interception"
 )
 
@@ -18,22 +19,22 @@ const postrouting = "postrouting"
 // address of the numbers. By iptables that holds for all programs, and by nft for those of one
 // user, whichever that is: the agent looks for the kubelet's.
 //
-// What [HostPlan] does to the pods of its own sets is the same or more. So these rules can be
-// removed once each enrolled pod of the node is in a [ProbeSet].
-func RecogniseHost(chains []interception.ForeignChain, n Numbers) ([]Recognised, error) {
+// What [ambient.HostPlan] does to the pods of its own sets is the same or more. So these rules can
+// be removed once each enrolled pod of the node is in an [ambient.ProbeSet].
+func RecogniseHost(chains []interception.ForeignChain, n ambient.Numbers) ([]Recognised, error) {
 	return byProgram(chains, func(lines hookLines, program Program, found []interception.ForeignChain) (Recognised, error) {
 		if err := n.Validate(); err != nil {
-			return Recognised{}, fmt.Errorf("recognise upstream's rules on the host: %w", err)
+			return Recognised{}, fmt.Errorf("recognise rules of Istio's agent on the host: %w", err)
 		}
-		u := Upstream{IPv6: len(lines["v6 nat "+postrouting]) > 0}
-		return Recognised{Program: program, Upstream: u, Differences: lines.differences(hostLines(u, n, usersOf(program, found)))}, nil
+		u := PodRules{IPv6: len(lines["v6 nat "+postrouting]) > 0}
+		return Recognised{Program: program, Rules: u, Differences: lines.differences(hostLines(u, n, usersOf(program, found)))}, nil
 	})
 }
 
 // hostLines returns the agent's rules on the host, for connections of some users.
-func hostLines(u Upstream, n Numbers, users interception.Condition[interception.UIDSet]) hookLines {
+func hostLines(u PodRules, n ambient.Numbers, users interception.Condition[interception.UIDSet]) hookLines {
 	lines := hookLines{}
-	for _, family := range families(interception.Facts{IPv6: u.IPv6}) {
+	for _, family := range families(u.IPv6) {
 		i := slices.IndexFunc(n.Probes, func(a netip.Addr) bool { return interception.FamilyOf(a) == family })
 		if i < 0 {
 			continue

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ambient
+package upstream
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/interception"
 )
 
@@ -16,9 +17,9 @@ import (
 type Recognised struct {
 	// Program wrote the rules.
 	Program Program
-	// Upstream is the rule set that they are, or the one that they differ least from. Of those on
+	// Rules is the rule set that they are, or the one that they differ least from. Of those on
 	// the host it has only IPv6.
-	Upstream Upstream
+	Rules PodRules
 	// Differences are what distinguishes them from that rule set, a line each. Nothing but rules
 	// without differences should be removed: what else changed them may count on them.
 	Differences []string
@@ -43,7 +44,7 @@ const (
 // package nftables what that one has; what either cannot decode is a difference. It returns one
 // element for each program, as the agent's choice may change when it starts anew and the former
 // rules then stay, and nil if there is no such chain.
-func Recognise(chains []interception.ForeignChain, n Numbers) ([]Recognised, error) {
+func Recognise(chains []interception.ForeignChain, n ambient.Numbers) ([]Recognised, error) {
 	return byProgram(chains, func(lines hookLines, program Program, _ []interception.ForeignChain) (Recognised, error) {
 		return lines.closest(n, program)
 	})
@@ -55,7 +56,7 @@ func byProgram(
 ) (all []Recognised, err error) {
 	for _, program := range []Program{ProgramNFT, ProgramIPTablesNFT, ProgramIPTablesLegacy} {
 		written := slices.DeleteFunc(slices.Clone(chains), func(c interception.ForeignChain) bool { return programOf(c.Table) != program })
-		found, lines := upstreamLines(written)
+		found, lines := agentLines(written)
 		if len(found) == 0 {
 			continue
 		}
@@ -70,16 +71,16 @@ func byProgram(
 }
 
 // closest returns the rule set that the rules differ least from.
-func (h hookLines) closest(n Numbers, program Program) (Recognised, error) {
+func (h hookLines) closest(n ambient.Numbers, program Program) (Recognised, error) {
 	best := Recognised{Program: program}
 	for i, candidate := range h.candidates(n, program == ProgramNFT) {
 		plan, err := candidate.Plan(n, "istio-ambient")
 		if err != nil {
-			return best, fmt.Errorf("recognise upstream's rules: %w", err)
+			return best, fmt.Errorf("recognise rules of Istio's agent: %w", err)
 		}
 		differences := h.differences(planLines(plan, candidate))
 		if i == 0 || len(differences) < len(best.Differences) {
-			best.Upstream, best.Differences = candidate, differences
+			best.Rules, best.Differences = candidate, differences
 		}
 	}
 	return best, nil
@@ -113,12 +114,12 @@ func (h hookLines) add(family interception.Family, kind, hook string, m intercep
 	h[key] = append(h[key], fmt.Sprintf("%s -> %s", m, a))
 }
 
-// planLines returns the rules of a plan of upstream's.
-func planLines(p *interception.Plan, u Upstream) hookLines {
+// planLines returns the rules of a plan of [PodRules].
+func planLines(p *interception.Plan, u PodRules) hookLines {
 	lines := hookLines{}
-	of := upstreamPlanner{Upstream: u}.families()
+	of := podPlanner{PodRules: u}.families()
 	if u.Generation == GenerationNative {
-		of = families(interception.Facts{IPv6: true})
+		of = families(true)
 	}
 	for table := range p.Tables() {
 		for _, entry := range table.Entries {
@@ -136,10 +137,10 @@ func planLines(p *interception.Plan, u Upstream) hookLines {
 // nativeTables begins the names of the tables of [GenerationNative].
 const nativeTables = "inet istio-ambient-"
 
-// upstreamTable returns the kind of a table in which upstream's agent writes, and its families.
-func upstreamTable(name string) (kind string, of []interception.Family, ok bool) {
+// agentTable returns the kind of a table in which the agent writes, and its families.
+func agentTable(name string) (kind string, of []interception.Family, ok bool) {
 	if kind, ok = strings.CutPrefix(name, nativeTables); ok {
-		return kind, families(interception.Facts{IPv6: true}), true
+		return kind, families(true), true
 	}
 	family, kind, ok := strings.Cut(strings.TrimPrefix(name, "legacy "), " ")
 	switch {
@@ -152,22 +153,22 @@ func upstreamTable(name string) (kind string, of []interception.Family, ok bool)
 	}
 }
 
-// isUpstream reports whether a chain has one of the agent's names. In the tables of iptables, those
+// isAgents reports whether a chain has one of the agent's names. In the tables of iptables, those
 // of package iptables for the owner "istio-ambient" begin with ISTIO-AMBIENT_.
-func isUpstream(c interception.ForeignChain) bool {
+func isAgents(c interception.ForeignChain) bool {
 	if programOf(c.Table) == ProgramNFT {
 		return strings.HasPrefix(strings.ToLower(c.Name), "istio")
 	}
 	return strings.HasPrefix(c.Name, "ISTIO_")
 }
 
-// upstreamLines returns the agent's chains with the hooks' chains that lead to them, and the rules
+// agentLines returns the agent's chains with the hooks' chains that lead to them, and the rules
 // that packets of each hook meet there. What leads there under a condition counts as a rule, and so
 // does a chain that no hook leads to.
-func upstreamLines(chains []interception.ForeignChain) (found []interception.ForeignChain, lines hookLines) {
+func agentLines(chains []interception.ForeignChain) (found []interception.ForeignChain, lines hookLines) {
 	lines = hookLines{}
 	for _, c := range chains {
-		kind, of, ok := upstreamTable(c.Table)
+		kind, of, ok := agentTable(c.Table)
 		switch {
 		case !ok:
 		case c.Hook != "":
@@ -179,7 +180,7 @@ func upstreamLines(chains []interception.ForeignChain) (found []interception.For
 			if native {
 				lines.native(kind, of, c)
 			}
-		case isUpstream(c):
+		case isAgents(c):
 			found = append(found, c)
 			if !slices.ContainsFunc(chains, func(hook interception.ForeignChain) bool { return hook.Hook != "" && leadsTo(hook, c) }) {
 				lines[c.Table] = append(lines[c.Table], "chain "+c.Name+" that no hook leads to")
@@ -226,7 +227,7 @@ func (h hookLines) follow(
 	for _, jump := range hook.Rules {
 		to, is := jump.Action.(interception.Jump)
 		i := slices.IndexFunc(chains, func(c interception.ForeignChain) bool { return c.Table == hook.Table && c.Name == string(to.Chain) })
-		if !is || i < 0 || !isUpstream(chains[i]) {
+		if !is || i < 0 || !isAgents(chains[i]) {
 			continue
 		}
 		leads = true
@@ -243,7 +244,7 @@ func (h hookLines) follow(
 }
 
 // candidates returns the rule sets that these rules may be, with the features that they show.
-func (h hookLines) candidates(n Numbers, native bool) []Upstream {
+func (h hookLines) candidates(n ambient.Numbers, native bool) []PodRules {
 	has := func(action interception.Action) bool {
 		for _, lines := range h {
 			for _, line := range lines {
@@ -254,7 +255,7 @@ func (h hookLines) candidates(n Numbers, native bool) []Upstream {
 		}
 		return false
 	}
-	u := Upstream{DNS: has(interception.RedirectTo{Port: n.DNSPort}), Reroute: h.rerouted(n), IPv6: h.hasIPv6(n)}
+	u := PodRules{DNS: has(interception.RedirectTo{Port: n.DNSPort}), Reroute: h.rerouted(n), IPv6: h.hasIPv6(n)}
 	inbound := has(interception.RedirectTo{Port: n.InboundPort})
 	tproxy := has(interception.TProxyTo{Port: n.InboundPort, Mark: n.ReplyMark})
 	by := u
@@ -262,16 +263,16 @@ func (h hookLines) candidates(n Numbers, native bool) []Upstream {
 	by.Unmarked = by.BypassInbound && !has(interception.SetConnMark{Mark: n.ReplyMark})
 	if native {
 		by.Generation = GenerationNative
-		return []Upstream{by}
+		return []PodRules{by}
 	}
 	u.Reroute, u.Generation = nil, GenerationTProxy
 	zones := u
 	zones.Generation = GenerationTProxyZones
-	return []Upstream{by, u, zones}
+	return []PodRules{by, u, zones}
 }
 
 // rerouted returns the interfaces whose connections go to the outbound port as they come in.
-func (h hookLines) rerouted(n Numbers) (names []interception.Interface) {
+func (h hookLines) rerouted(n ambient.Numbers) (names []interception.Interface) {
 	capture := " -> " + interception.RedirectTo{Port: n.OutboundPort}.String()
 	for _, line := range h["v4 nat prerouting"] {
 		_, rest, in := strings.Cut(line, " in ")
@@ -284,7 +285,7 @@ func (h hookLines) rerouted(n Numbers) (names []interception.Interface) {
 }
 
 // hasIPv6 reports whether connections over IPv6 are captured.
-func (h hookLines) hasIPv6(n Numbers) bool {
+func (h hookLines) hasIPv6(n ambient.Numbers) bool {
 	capture := " -> " + interception.RedirectTo{Port: n.OutboundPort}.String()
 	return slices.ContainsFunc(h["v6 nat output"], func(line string) bool { return strings.HasSuffix(line, capture) })
 }

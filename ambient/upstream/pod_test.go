@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ambient
+package upstream_test
 
 import (
 	"errors"
 	"testing"
 
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/upstream"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/proof"
 )
@@ -40,21 +42,21 @@ func TestPodPlanDoesWhatUpstreamDoes(t *testing.T) {
 		for _, facts := range []interception.Facts{{}, {IPv6: true, LoopbackIPv6: true}} {
 			t.Run(name+map[bool]string{true: " dual"}[facts.IPv6], func(t *testing.T) {
 				t.Parallel()
-				overrides, warnings, err := Istio().Parse(interception.Pod{Annotations: test.annotations}, DefaultOverrides(test.dnsDefault))
+				overrides, warnings, err := ambient.Istio().Parse(interception.Pod{Annotations: test.annotations}, ambient.DefaultOverrides(test.dnsDefault))
 				if err != nil || len(warnings) > 0 {
 					t.Fatal(warnings, err)
 				}
-				ours, err := PodPlan(overrides, IstioNumbers(), facts, "test-ambient")
+				ours, err := ambient.PodPlan(overrides, ambient.IstioNumbers(), facts, "test-ambient")
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, generation := range []Generation{GenerationRedirect, GenerationNative} {
-					if generation == GenerationNative && !facts.IPv6 {
+				for _, generation := range []upstream.Generation{upstream.GenerationRedirect, upstream.GenerationNative} {
+					if generation == upstream.GenerationNative && !facts.IPv6 {
 						continue // it captures queries over IPv6 all the same
 					}
-					theirs, err := Upstream{
+					theirs, err := upstream.PodRules{
 						Generation: generation, DNS: test.dns, BypassInbound: test.ingress, Reroute: test.virtual, IPv6: facts.IPv6,
-					}.Plan(IstioNumbers(), "istio-up")
+					}.Plan(ambient.IstioNumbers(), "istio-up")
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -80,32 +82,32 @@ func TestPodPlanDoesWhatUpstreamDoes(t *testing.T) {
 func TestUpstreamDiffers(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		upstream Upstream
-		packets  map[string]string // where they end upstream, and in the plan
+		rules   upstream.PodRules
+		packets map[string]string // where they end upstream, and in the plan
 	}{
 		"native captures queries over IPv6 where IPv6 is off": {
-			Upstream{Generation: GenerationNative, DNS: true},
+			upstream.PodRules{Generation: upstream.GenerationNative, DNS: true},
 			map[string]string{"udp uid 1000 gid 1000 > [2001:db8::1]:53": "dns, sent eth0"},
 		},
 		"tproxy captures no queries over TCP, and the proxy's own over UDP": {
-			Upstream{Generation: GenerationTProxy, DNS: true, IPv6: true},
+			upstream.PodRules{Generation: upstream.GenerationTProxy, DNS: true, IPv6: true},
 			map[string]string{
 				"tcp uid 1000 gid 1000 > 192.0.2.1:53": "outbound, dns", "udp uid 0 gid 0 mark 0x539 > 192.0.2.1:53": "dns, sent eth0",
 			},
 		},
 		"the mark that some releases leave out matters to no client": {
-			Upstream{Generation: GenerationRedirect, BypassInbound: true, Unmarked: true},
+			upstream.PodRules{Generation: upstream.GenerationRedirect, BypassInbound: true, Unmarked: true},
 			map[string]string{"tcp in eth0 10.244.1.7:40000 > 10.244.0.2:8080": "application, application"},
 		},
 	} {
-		theirs, err := test.upstream.Plan(IstioNumbers(), "istio-up")
+		theirs, err := test.rules.Plan(ambient.IstioNumbers(), "istio-up")
 		if err != nil {
 			t.Fatal(err)
 		}
-		overrides := DefaultOverrides(test.upstream.DNS)
-		overrides.BypassInbound = test.upstream.BypassInbound
-		facts := interception.Facts{IPv6: test.upstream.IPv6, LoopbackIPv6: test.upstream.IPv6}
-		ours, err := PodPlan(overrides, IstioNumbers(), facts, "test-ambient")
+		overrides := ambient.DefaultOverrides(test.rules.DNS)
+		overrides.BypassInbound = test.rules.BypassInbound
+		facts := interception.Facts{IPv6: test.rules.IPv6, LoopbackIPv6: test.rules.IPv6}
+		ours, err := ambient.PodPlan(overrides, ambient.IstioNumbers(), facts, "test-ambient")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,9 +116,9 @@ func TestUpstreamDiffers(t *testing.T) {
 			t.Errorf("%s: %v, %v, want a packet that ends differently", name, comparison, err)
 		}
 		for packet, want := range test.packets {
-			upstream, _ := ends(t, pod(theirs), packet)
-			plan, _ := ends(t, pod(ours), packet)
-			if got := upstream + ", " + plan; got != want {
+			former, _ := ends(t, pod(theirs, false), packet)
+			plan, _ := ends(t, pod(ours, false), packet)
+			if got := former + ", " + plan; got != want {
 				t.Errorf("%s: %s ends at %s, want %s", name, packet, got, want)
 			}
 		}
@@ -126,17 +128,14 @@ func TestUpstreamDiffers(t *testing.T) {
 // TestUpstreamOfTProxy traces connections through the rules of TPROXY.
 func TestUpstreamOfTProxy(t *testing.T) {
 	t.Parallel()
-	for _, generation := range []Generation{GenerationTProxy, GenerationTProxyZones} {
-		plan, err := Upstream{Generation: generation, DNS: true, IPv6: true}.Plan(IstioNumbers(), "istio-up")
+	for _, generation := range []upstream.Generation{upstream.GenerationTProxy, upstream.GenerationTProxyZones} {
+		plan, err := upstream.PodRules{Generation: generation, DNS: true, IPv6: true}.Plan(ambient.IstioNumbers(), "istio-up")
 		if err != nil {
 			t.Fatal(err)
 		}
-		world := pod(plan)
-		for i := range world.Namespaces[0].Listeners {
-			world.Namespaces[0].Listeners[i].Transparent = true
-		}
+		world := pod(plan, true)
 		tcpQuery := "dns"
-		if generation == GenerationTProxy {
+		if generation == upstream.GenerationTProxy {
 			tcpQuery = "outbound"
 		}
 		for line, want := range map[string]string{
@@ -154,16 +153,16 @@ func TestUpstreamOfTProxy(t *testing.T) {
 
 func TestUpstreamPlanRefuses(t *testing.T) {
 	t.Parallel()
-	for name, u := range map[string]Upstream{
-		"no generation": {}, "ingress": {Generation: GenerationTProxy, BypassInbound: true},
-		"virtual interfaces": {Generation: GenerationTProxyZones, Reroute: []interception.Interface{"fake1s0f0"}},
-		"unmarked":           {Generation: GenerationRedirect, Unmarked: true},
+	for name, u := range map[string]upstream.PodRules{
+		"no generation": {}, "ingress": {Generation: upstream.GenerationTProxy, BypassInbound: true},
+		"virtual interfaces": {Generation: upstream.GenerationTProxyZones, Reroute: []interception.Interface{"fake1s0f0"}},
+		"unmarked":           {Generation: upstream.GenerationRedirect, Unmarked: true},
 	} {
-		if plan, err := u.Plan(IstioNumbers(), "istio-up"); err == nil || plan != nil {
+		if plan, err := u.Plan(ambient.IstioNumbers(), "istio-up"); err == nil || plan != nil {
 			t.Errorf("%s: %v, %v, want an error", name, plan, err)
 		}
 	}
-	if _, err := (Upstream{Generation: GenerationNative}).Plan(Numbers{}, "istio-up"); !errors.Is(err, ErrNumbers) {
+	if _, err := (upstream.PodRules{Generation: upstream.GenerationNative}).Plan(ambient.Numbers{}, "istio-up"); !errors.Is(err, ambient.ErrNumbers) {
 		t.Errorf("no numbers: %v, want ErrNumbers", err)
 	}
 }

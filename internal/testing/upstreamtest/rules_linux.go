@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package upstream
+package upstreamtest
 
 import (
 	"fmt"
@@ -8,27 +8,27 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/upstream"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
 // Program is what the agent writes its rules by.
-type Program = ambient.Program
+type Program = upstream.Program
 
 // The programs.
 const (
-	IPTablesLegacy = ambient.ProgramIPTablesLegacy
-	IPTablesNFT    = ambient.ProgramIPTablesNFT
-	NFT            = ambient.ProgramNFT
+	IPTablesLegacy = upstream.ProgramIPTablesLegacy
+	IPTablesNFT    = upstream.ProgramIPTablesNFT
+	NFT            = upstream.ProgramNFT
 )
 
 // Programs returns all of them.
 func Programs() []Program { return []Program{IPTablesLegacy, IPTablesNFT, NFT} }
 
 // Install puts the rules into a namespace, with their routes and policy rules. NFT takes
-// [ambient.GenerationNative], and the others take the other generations.
-func Install(t testing.TB, in *os.File, u ambient.Upstream, by Program) {
+// [upstream.GenerationNative], and the others take the other generations.
+func Install(t testing.TB, in *os.File, u upstream.PodRules, by Program) {
 	t.Helper()
 	families := []string{"-4"}
 	if u.IPv6 {
@@ -43,7 +43,7 @@ func Install(t testing.TB, in *os.File, u ambient.Upstream, by Program) {
 }
 
 // InstallRules puts the rules alone into a namespace.
-func InstallRules(t testing.TB, in *os.File, u ambient.Upstream, by Program) {
+func InstallRules(t testing.TB, in *os.File, u upstream.PodRules, by Program) {
 	t.Helper()
 	if by == NFT {
 		sandboxtest.Run(t, in, native(u), "nft", "-f", "-")
@@ -56,7 +56,7 @@ func InstallRules(t testing.TB, in *os.File, u ambient.Upstream, by Program) {
 }
 
 // text returns the rules of Istio's node agent of one family as iptables-restore reads them.
-func text(u ambient.Upstream, family interception.Family) string {
+func text(u upstream.PodRules, family interception.Family) string {
 	lo, probe := "127.0.0.1/32", "169.254.7.127"
 	if family == interception.IPv6 {
 		lo, probe = "::1/128", "fd16:9254:7127:1337:ffff:ffff:ffff:ffff"
@@ -67,7 +67,7 @@ func text(u ambient.Upstream, family interception.Family) string {
 	if !u.Unmarked {
 		add("mangle", "-A ISTIO_PRERT -m mark --mark 0x539/0xfff -j CONNMARK --set-xmark 0x111/0xfff")
 	}
-	tproxy := u.Generation == ambient.GenerationTProxy || u.Generation == ambient.GenerationTProxyZones
+	tproxy := u.Generation == upstream.GenerationTProxy || u.Generation == upstream.GenerationTProxyZones
 	if tproxy {
 		add("mangle", "-A ISTIO_PRERT -s "+probe+" -p tcp -m tcp -j ACCEPT", "-A ISTIO_PRERT ! -d "+lo+" -p tcp -i lo -j ACCEPT",
 			"-A ISTIO_PRERT -p tcp -m tcp --dport 15008 "+notProxy+" -j TPROXY --on-port 15008 --tproxy-mark 0x111/0xfff",
@@ -84,7 +84,7 @@ func text(u ambient.Upstream, family interception.Family) string {
 			"-A ISTIO_PRERT ! -d "+lo+" -p tcp ! --dport 15008 "+notProxy+" -j REDIRECT --to-ports 15006")
 	}
 	switch {
-	case u.DNS && u.Generation == ambient.GenerationTProxy:
+	case u.DNS && u.Generation == upstream.GenerationTProxy:
 		add("nat", "-A ISTIO_OUTPUT ! -o lo -p udp -m udp --dport 53 -j REDIRECT --to-port 15053")
 	case u.DNS:
 		add("nat", "-A ISTIO_OUTPUT ! -o lo -p udp "+notProxy+" -m udp --dport 53 -j REDIRECT --to-port 15053",
@@ -111,7 +111,7 @@ func joined(tables map[string][]string, tproxy bool) string {
 }
 
 // native returns the same rules as nft reads them.
-func native(u ambient.Upstream) string {
+func native(u upstream.PodRules) string {
 	families := []struct{ ip, lo, probe string }{{"ip", "127.0.0.1/32", "169.254.7.127"}}
 	if u.IPv6 {
 		families = append(families, struct{ ip, lo, probe string }{"ip6", "::1/128", "fd16:9254:7127:1337:ffff:ffff:ffff:ffff"})
