@@ -50,7 +50,8 @@ func permission(verbs, resource string, err error) error {
 // Annotate gives the pod the status, or takes the annotation away with [ambient.NoStatus]. Of the
 // pod it needs the namespace, the name and the UID; another pod of that name stays as it is.
 // Annotate tries again until ctx ends, with growing pauses, while the API server is away, has too
-// much to do or does not know the program's token.
+// much to do or does not know the program's token. It also tries again as soon as namespaces can be
+// watched again.
 //
 // The error wraps [feed.ErrPodGone], a [*PermissionError], the API server's other refusal, or the
 // end of ctx with the API server's last answer.
@@ -77,6 +78,7 @@ func (c *Controller) write(ctx context.Context, pod interception.Pod, status amb
 	})
 	var last error // before ctx ended
 	for pause := pauses(); err == nil; {
+		answers := c.nextAnswer()
 		err = c.patch(ctx, pod, body)
 		if last == nil || ctx.Err() == nil {
 			last = err
@@ -87,7 +89,7 @@ func (c *Controller) write(ctx context.Context, pod interception.Pod, status amb
 		case c.isGone(pod, err):
 			return fmt.Errorf("%w: %w", feed.ErrPodGone, err)
 		case isTransient(err):
-			err = sleep(ctx, pause.Step(), last)
+			err = sleep(ctx, pause.Step(), answers, last)
 		}
 	}
 	return err
@@ -143,12 +145,33 @@ func pauses() *wait.Backoff {
 	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8, Cap: 30 * time.Second}
 }
 
-// sleep pauses after a failure. The error is the end of ctx with that failure.
-func sleep(ctx context.Context, pause time.Duration, after error) error {
+// answered ends the pauses of requests: the API server answers again.
+func (c *Controller) answered() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.answers)
+	c.answers = make(chan struct{})
+}
+
+// nextAnswer returns a channel that is closed when the API server answers again.
+func (c *Controller) nextAnswer() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.answers
+}
+
+// sleep pauses after a failure. The pause ends early when the API server answers again, unless it
+// has asked for a pause. The error is the end of ctx with that failure.
+func sleep(ctx context.Context, pause time.Duration, answers <-chan struct{}, after error) error {
+	if _, asked := apierrors.SuggestsClientDelay(after); asked {
+		answers = nil
+	}
 	timer := time.NewTimer(atLeast(pause, after))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return nil
+	case <-answers:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", context.Cause(ctx), after)

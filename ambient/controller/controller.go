@@ -29,6 +29,8 @@ type Controller struct {
 	// lookups are the namespaces of pods that the informer of namespaces does not know: what the API
 	// server says of each; nil until it was asked.
 	lookups map[string]*ambient.Namespace
+	// answers is closed, and replaced, when the API server answers again.
+	answers chan struct{}
 }
 
 // ErrStopped is wrapped by the error of [Controller.Next] if [Controller.Run] has ended.
@@ -42,7 +44,7 @@ func New(o Options) (*Controller, error) {
 	}
 	c := &Controller{
 		options: o.withDefaults(), woken: make(chan struct{}, 1), asked: make(chan struct{}, 1),
-		stopped: make(chan struct{}), lookups: map[string]*ambient.Namespace{},
+		stopped: make(chan struct{}), lookups: map[string]*ambient.Namespace{}, answers: make(chan struct{}),
 	}
 	return c, c.connect()
 }

@@ -27,16 +27,20 @@ func (c *Controller) connect() error {
 		return err
 	}
 	c.rest = client
-	c.namespaces = cache.NewSharedIndexInformer(&cache.ListWatch{
+	c.namespaces = nodepods.NewSteadyInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list := &metav1.PartialObjectMetadataList{}
 			return list, c.ask(o, "PartialObjectMetadataList").Do(ctx).Into(list)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
-			return c.ask(o, "PartialObjectMetadata").Watch(ctx)
+			events, err := c.ask(o, "PartialObjectMetadata").Watch(ctx)
+			if err == nil {
+				c.answered()
+			}
+			return events, err
 		},
-	}, &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
+	}, func(o metav1.ObjectMeta) runtime.Object { return &metav1.PartialObjectMetadata{ObjectMeta: o} })
 	if err := errors.Join(c.namespaces.SetTransform(strip), c.namespaces.SetWatchErrorHandlerWithContext(c.failed)); err != nil {
 		return fmt.Errorf("make an informer of namespaces: %w", err)
 	}
@@ -119,10 +123,11 @@ func (c *Controller) lookUp(ctx context.Context) {
 			}
 			continue
 		}
+		answers := c.nextAnswer()
 		namespace, err := c.read(ctx, name)
 		if err != nil && ctx.Err() == nil {
 			c.options.OnError(err)
-			_ = sleep(ctx, pause.Step(), err) // the end of ctx ends the loop
+			_ = sleep(ctx, pause.Step(), answers, err) // the end of ctx ends the loop
 			continue
 		}
 		pause = pauses()

@@ -79,7 +79,7 @@ func NewInformer(client cache.Getter, s Selection) (cache.SharedIndexInformer, e
 			o.LabelSelector = s.Labels.String()
 		}
 	})
-	informer := cache.NewSharedIndexInformer(pods, &Object{}, 0, cache.Indexers{})
+	informer := NewSteadyInformer(pods, func(o metav1.ObjectMeta) runtime.Object { return &Object{ObjectMeta: o} })
 	if err := informer.SetTransform(stripper{s.Keep}.strip); err != nil {
 		return nil, fmt.Errorf("make an informer: %w", err)
 	}
