@@ -20,7 +20,7 @@ import (
 const (
 	maxConnections  = 16 // at once; others wait
 	maxAnnotations  = 8  // at once, for each agent
-	annotateWithin  = 10 * time.Second
+	annotateWithin  = 30 * time.Second
 	pauseOfAccept   = 100 * time.Millisecond // after a connection that could not be accepted
 	defaultPatience = 10 * time.Second
 )

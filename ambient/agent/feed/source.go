@@ -27,7 +27,7 @@ type Annotator interface {
 	//
 	// After nil the request is done. After an error that wraps [ErrPodGone] it is dropped. After any
 	// other error the agent asks again, with growing pauses, and reports the error's text. The context
-	// ends after 10 s, or when the agent that has asked is gone.
+	// ends after 30 s, or when the agent that has asked is gone.
 	Annotate(ctx context.Context, pod interception.Pod, status ambient.Status) error
 }
 

@@ -90,6 +90,9 @@ func (w *wishes) answered(a answer, now time.Time) (uid string) {
 			continue
 		}
 		each.asked = 0
+		if a.Result == resultDone {
+			w.hurry(now)
+		}
 		switch {
 		case a.Result == resultGone, a.Result == resultDone && each.Number == a.Number:
 			w.forget(uid)
@@ -102,4 +105,15 @@ func (w *wishes) answered(a answer, now time.Time) (uid string) {
 		return uid
 	}
 	return ""
+}
+
+// hurry shortens the pauses of all wishes to a first one: the source has written a status, so that
+// what has failed before may succeed.
+func (w *wishes) hurry(now time.Time) {
+	soon := now.Add(w.pause(1))
+	for _, each := range w.all {
+		if each.again.After(soon) {
+			each.again = soon
+		}
+	}
 }

@@ -92,6 +92,31 @@ func TestWishAgain(t *testing.T) {
 	}
 }
 
+// TestWishesHurry asks again after a first pause, however often it failed, when the source has
+// written another pod's status.
+func TestWishesHurry(t *testing.T) {
+	t.Parallel()
+	w, now := newWishes(), time.Now()
+	w.add(named("1", "shop", "").Pod, ambient.StatusEnabled)
+	for range 4 {
+		asked, _ := w.ask(t, now)
+		w.answered(answer{Number: asked.Number, Result: resultAgain}, now)
+		_, wait := w.ask(t, now)
+		now = now.Add(wait)
+	}
+	asked, _ := w.ask(t, now)
+	w.answered(answer{Number: asked.Number, Result: resultAgain}, now)
+	if _, wait := w.ask(t, now); wait < 3*time.Second {
+		t.Fatalf("it waits %v after failures", wait)
+	}
+	w.add(named("2", "shop", "").Pod, ambient.StatusEnabled)
+	other, _ := w.ask(t, now)
+	w.answered(answer{Number: other.Number, Result: resultDone}, now)
+	if _, wait := w.ask(t, now); wait != time.Second {
+		t.Errorf("it waits %v after the source has written a status", wait)
+	}
+}
+
 // TestForgottenWishes are those of pods that are gone.
 func TestForgottenWishes(t *testing.T) {
 	t.Parallel()
