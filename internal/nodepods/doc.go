@@ -9,6 +9,9 @@
 // decides about traffic and repair is decoded ([Object]), and of that a bounded amount is kept for
 // each pod. Of the types of Kubernetes' API, only the metadata's are linked.
 //
+// Promptness: after an absence of the API server, an informer hears of changes within seconds
+// ([NewSteadyInformer]).
+//
 // # Non-goals
 //
 // It decides nothing about a pod: package repair/controller and the programs do that.

@@ -25,8 +25,8 @@ type steadyWatch struct {
 	end     context.CancelFunc
 	options metav1.ListOptions
 	version string // up to which all has been told
-	// complete reports that all objects have been told of: until then the reflector begins anew after a
-	// failure.
+	// complete reports that all objects have been told of. Until then the reflector begins anew after
+	// a failure.
 	complete bool
 	told     chan watch.Event
 	ended    chan struct{}
