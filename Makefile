@@ -93,9 +93,10 @@ e2e-prepared:
 	cd examples/e2e && go run ./prepare && go test -c -o ../../bin/e2e/ .
 
 # E2E_LONG are scenarios that take minutes, and whose faults other tests find, too: those of
-# node-watcher (silence), of conflist/reconciler and e2e-soak (a hostile neighbour), of the
-# dataplanes (connections) and examples/internal/ambientsoak (another proxy, no API server).
-E2E_LONG = TestAPIServerAwayForLong|TestAmbientAPIServerAway|TestHostileNeighbour|TestManyConnections|TestAmbientProxyReplaced
+# node-watcher (silence), of conflist/reconciler, TestStartedWithoutThePlugin* and e2e-soak (a
+# hostile neighbour), of the dataplanes (connections) and examples/internal/ambientsoak (another
+# proxy, no API server).
+E2E_LONG = TestAPIServerAwayForLong|TestAmbientAPIServerAway|TestHostileNeighbour(Reported)?|TestManyConnections|TestAmbientProxyReplaced
 E2E_SKIP = ^TestSoak$$$(if $(ALL)$(value RUN),,|^($(E2E_LONG))$$)
 .PHONY: e2e
 e2e: e2e-prepared ## the product on a real Kubernetes with two nodes, as root; SHORT=1 only capture, upgrade and uninstall; RUN=TestX one test; KEEP=1 keeps the cluster
