@@ -100,6 +100,12 @@ func TestLintFindings(t *testing.T) {
 			c.Do("old", m{L4: interception.TCP(), State: interception.Is(interception.StateEstablished)}, interception.Return{}, "why")
 			c.Do("related", m{State: interception.Is(interception.StateRelated)}, interception.Return{}, "why")
 		}, []string{"nat/out[0] old (tcp state established -> return) never matches: no packet there meets its conditions"}},
+		"a related packet has the mark of its connection": {func(b *interception.Builder) {
+			c := b.Mangle("out")
+			c.Entry(interception.Output, m{}, "why")
+			marked := interception.Is(interception.MarkBits{Value: 1, Mask: 1})
+			c.Do("error", m{State: interception.Is(interception.StateRelated), ConnMark: marked}, interception.Drop{}, "why")
+		}, nil},
 		"a mark that was written over": {func(b *interception.Builder) {
 			c := b.Mangle("out")
 			c.Entry(interception.Output, m{}, "why")

@@ -189,7 +189,9 @@ func (e *engine) track(ts threads) threads {
 		}
 		begun, none := e.split(other, e.begins())
 		begun.flow = flow{kind: newFlow, zone: zone}
-		e.add(&tracked, invalid, found, begun, none)
+		related, begun := e.split(begun, e.variable(e.related))
+		related.flow.mark = found.flow.mark // it has the mark of the flow that it is related to
+		e.add(&tracked, invalid, found, begun, related, none)
 	}
 	return tracked
 }
