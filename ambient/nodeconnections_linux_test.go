@@ -3,7 +3,9 @@
 package ambient_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -128,4 +130,52 @@ func (n *capturingNode) enrol(pod *nodes.Place, member bool) {
 			n.t.Fatal(err)
 		}
 	}
+}
+
+// TestNodeCarriesMuch sends more than a packet holds to the application and back, so that both ends
+// and the proxy must find out what the wires carry: a tunnel's packets are smaller.
+func TestNodeCarriesMuch(t *testing.T) {
+	t.Parallel()
+	for name, backend := range hosts(t) {
+		for _, way := range []ambient.Way{ambient.WayVeth, ambient.WayVXLAN} {
+			t.Run(name+" "+way.String(), func(t *testing.T) {
+				t.Parallel()
+				n := newCapturingNode(t, backend, way)
+				echo(t, n.remote)
+				echo(t, n.meshed)
+				for family := range 2 {
+					for _, ends := range [][2]*nodes.Place{{n.meshed, n.remote}, {n.remote, n.meshed}} {
+						conn := call(t, ends[0], ends[1].Addresses[family])
+						if err := sayMuch(conn); err != nil {
+							t.Errorf("%s to %s: %v", ends[0].Name, ends[1].Addresses[family], err)
+						}
+					}
+				}
+				if took := n.relay.takings(); len(took) != 4 {
+					t.Errorf("the proxy took %v, want all four", took)
+				}
+			})
+		}
+	}
+}
+
+// sayMuch sends four megabytes, and receives them at the same time.
+func sayMuch(conn net.Conn) error {
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		return err
+	}
+	sent := make(chan error, 1)
+	much := bytes.Repeat([]byte("much "), 4<<20/5)
+	go func() {
+		_, err := conn.Write(much)
+		sent <- err
+	}()
+	heard := make([]byte, len(much))
+	if n, err := io.ReadFull(conn, heard); err != nil {
+		return fmt.Errorf("after %d bytes: %w", n, err)
+	}
+	if !bytes.Equal(heard, much) {
+		return errors.New("other bytes came back")
+	}
+	return <-sent
 }

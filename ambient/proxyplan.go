@@ -24,7 +24,8 @@ import (
 //  5. anything else: left alone
 //
 // TCP that the proxy sends with an address of others leaves by the outbound wire: the pods' network
-// might refuse it. All else uses the network of the proxy's pod.
+// might refuse it. ICMP errors that say that the wire carries no packets of that size reach the
+// proxy's sockets. All else uses the network of the proxy's pod.
 //
 // For WayVeth, NodePlan makes the wires: apply it first. Facts are those of the proxy's namespace.
 // Without Facts.IPv6 and Facts.LoopbackIPv6 there is nothing for IPv6. The errors wrap [ErrNumbers]
@@ -118,13 +119,19 @@ func (p proxyPlanner) deliver() {
 	c.Do("outbound.capture", interception.Match{In: out, L4: interception.TCP()}, to(p.OutboundPort), "connections of meshed pods")
 }
 
-// send writes the rules about what the proxy sends.
+// send writes the rules about what the proxy sends. A route by mark is chosen after the kernel has
+// sized a packet for another, so the kernel reports one that does not fit to the packet's source:
+// the socket must learn of it, although the address is of others.
 func (p proxyPlanner) send() {
 	c := p.builder.Mangle("send")
-	c.Entry(interception.Output, p.hooked(interception.TCP()), "what the proxy sends")
+	c.Entry(interception.Output, p.hooked(interception.L4{}), "what the proxy sends")
+	c.Do("send.errors", interception.Match{State: interception.Is(interception.StateRelated), ConnMark: interception.Is(p.Transparent.Mark)},
+		interception.SetMark{Mark: p.Delivered.Mark}, "errors about what leaves by the wire are for the proxy")
 	for _, family := range p.families() {
 		c.Do(id("send.own", family), interception.Match{Src: interception.Is(p.own(family))}, interception.Return{}, "addresses of the proxy itself")
 	}
+	c.Do("send.remember", interception.Match{L4: interception.TCP()}, interception.SetConnMark{Mark: p.Transparent.Mark},
+		"what has an address of others is known by its errors")
 	c.Do("send.transparent", interception.Match{L4: interception.TCP()}, interception.SetMark{Mark: p.Transparent.Mark},
 		"what has an address of others leaves by the wire")
 }
