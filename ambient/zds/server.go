@@ -33,6 +33,9 @@ const (
 	defaultTimeout = 5 * time.Second
 	defaultAgain   = time.Second
 	pause          = 100 * time.Millisecond // after a connection that could not be accepted
+	// between is the time between two connections that are accepted. Programs that connect over and
+	// over again, and are no proxies, would otherwise keep the process busy.
+	between = time.Millisecond
 )
 
 // Event is something that happened on a connection to a proxy.
@@ -106,22 +109,27 @@ func (s *Server) Serve(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		next := time.After(between)
 		if err != nil { // such as too many open files, which other parts of the program may close
 			s.options.Observe(Event{Err: fmt.Errorf("accept a proxy on %s: %w", s.path, err)})
-			select {
-			case <-time.After(pause):
-				continue
-			case <-ctx.Done():
-				return
-			}
+			next = time.After(pause)
+		} else {
+			connections.Go(func() { s.serve(ctx, accepted) })
 		}
-		connections.Go(func() {
-			c := &connection{server: s, socket: accepted, told: map[string]told{}}
-			err := fmt.Errorf("connection to the proxy: %w", c.serve(ctx))
-			s.leave(c, err)
-			s.options.Observe(Event{Connection: c.number, Err: err})
-		})
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return
+		}
 	}
+}
+
+// serve serves one connection until it or the context ends.
+func (s *Server) serve(ctx context.Context, socket *net.UnixConn) {
+	c := &connection{server: s, socket: socket, told: map[string]told{}}
+	err := fmt.Errorf("connection to the proxy: %w", c.serve(ctx))
+	s.leave(c, err)
+	s.options.Observe(Event{Connection: c.number, Err: err})
 }
 
 // Set makes the proxies serve a pod. The newest connected proxy is sent the pod, and so is each one
@@ -177,14 +185,17 @@ func (s *Server) join(c *connection) {
 	})
 }
 
+// leave notes the end of a connection. No caller waits for one without a hello.
 func (s *Server) leave(c *connection, err error) {
-	s.change(func() {
+	if c.number == 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.ended = err
-		before := len(s.live)
+		return
+	}
+	s.change(func() {
+		s.ended, s.lost = err, time.Now()
 		s.live = slices.DeleteFunc(s.live, func(other *connection) bool { return other == c })
-		if len(s.live) < before {
-			s.lost = time.Now()
-		}
 	})
 }
 

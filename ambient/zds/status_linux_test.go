@@ -10,14 +10,15 @@ import (
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	s := begin(t, Options{})
+	o, events := observed()
+	s := begin(t, o)
 	if status := s.Status(); status != (Status{}) {
 		t.Errorf("before any proxy: %+v", status)
 	}
 	bad := dial(t, s)
 	bad.send([]byte{8})
 	bad.expectEnd()
-	awaitEnd(t, s)
+	<-events // told when the server has noted it
 	if status := s.Status(); status.Err == nil || !status.Connected.IsZero() || !status.Lost.IsZero() {
 		t.Errorf("after a connection without a hello: %+v", status)
 	}
@@ -40,23 +41,5 @@ func TestStatus(t *testing.T) {
 	if status := s.Status(); status.Connections != 0 || !status.Connected.IsZero() || status.Lost.Before(before) ||
 		!strings.Contains(status.Err.Error(), "the proxy has closed it") {
 		t.Errorf("without proxies again: %+v", status)
-	}
-}
-
-// awaitEnd waits until a connection has ended.
-func awaitEnd(t *testing.T, s *Server) {
-	t.Helper()
-	for {
-		s.mu.Lock()
-		ended, changed := s.ended, s.changed
-		s.mu.Unlock()
-		if ended != nil {
-			return
-		}
-		select {
-		case <-changed:
-		case <-time.After(time.Minute):
-			t.Fatal("no connection has ended")
-		}
 	}
 }
