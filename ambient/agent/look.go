@@ -107,9 +107,12 @@ func (w *worker) lookAtRules(ctx context.Context, wanted ambient.Wanted) (err er
 		return nil
 	}
 	switch {
+	case wanted.Enrolled && w.plan == nil && w.fresh: // the plan is made while the proxy is at work
+		_, err = w.planFor(interception.Facts{IPv6: true, LoopbackIPv6: true})
+		return err
 	case wanted.Enrolled && (w.plan == nil || w.damaged):
-		if w.plan, err = w.makePlan(); err != nil {
-			return fmt.Errorf("make the plan: %w", err)
+		if err := w.makePlan(); err != nil {
+			return err
 		}
 	case w.damaged:
 		w.plan = &interception.Plan{Owner: w.agent.options.Owner}
@@ -124,7 +127,7 @@ func (w *worker) lookAtRules(ctx context.Context, wanted ambient.Wanted) (err er
 
 // observe compares the open namespace with the plan.
 func (w *worker) observe(ctx context.Context, wanted ambient.Wanted) (ambient.Rules, error) {
-	if w.fresh && !w.recorded { // what the agent writes has a record
+	if w.fresh {
 		return ambient.NoRules, nil
 	}
 	o := w.agent.options
@@ -150,26 +153,36 @@ func differs(plan *interception.Plan, state interception.State) bool {
 	return slices.ContainsFunc(interception.Diff(plan, state), func(d interception.Drift) bool { return d.Kind != interception.DriftForeign })
 }
 
-// makePlan returns the plan for the open namespace.
-func (w *worker) makePlan() (*interception.Plan, error) {
-	o := w.agent.options
+// makePlan makes the plan for the open namespace.
+func (w *worker) makePlan() error {
 	facts, err := netfacts.Read(w.namespace)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("make the plan: %w", err)
 	}
+	w.plan, err = w.planFor(facts)
+	return err
+}
+
+// planFor returns the plan for a namespace of which these facts hold.
+func (w *worker) planFor(facts interception.Facts) (*interception.Plan, error) {
+	o := w.agent.options
 	overrides, warnings, err := o.Vocabulary.Parse(w.pod.Pod, o.Defaults)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make the plan: %w", err)
 	}
 	w.warnings = warnings
-	plan, err := ambient.PodPlan(overrides, o.Numbers, facts, o.Owner)
-	if err == nil && w.event == nil && !o.CaptureExisting {
-		plan = plan.Sparing() // programs run there already
-	}
+	sparing := w.event == nil && !o.CaptureExisting // programs run there already
+	plan, err := w.agent.plans.of(settings{overrides, facts, sparing}, func() (*interception.Plan, error) {
+		plan, err := ambient.PodPlan(overrides, o.Numbers, facts, o.Owner)
+		if err == nil && sparing {
+			plan = plan.Sparing()
+		}
+		return plan, err
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make the plan: %w", err)
 	}
-	return w.agent.plans.share(plan), nil
+	return plan, nil
 }
 
 // lookWhetherDrained looks for connections of the proxy in a namespace with the draining plan.

@@ -133,6 +133,11 @@ func (w *worker) record(leaving bool) error {
 // ensureRecord is record for a step that a full disk must not prevent: if there is a record with
 // the plan, its notes may be older ones.
 func (w *worker) ensureRecord(leaving bool) error {
+	if w.plan == nil {
+		if err := w.makePlan(); err != nil {
+			return err
+		}
+	}
 	err := w.record(leaving)
 	if w.recorded && !w.damaged {
 		return nil

@@ -51,10 +51,10 @@ func (w *worker) change(ctx context.Context, step ambient.Step) error {
 		ambient.StepLeave: func() error {
 			return w.edit(func() error { return w.agent.sets.leave(ctx, w.uid) })
 		},
-		ambient.StepApply: func() error { return w.apply(ctx, w.plan, false) },
+		ambient.StepApply: func() error { return w.apply(ctx, false) },
 		ambient.StepDrain: func() error {
 			w.draining = time.Time{}
-			return w.apply(ctx, w.plan.Draining(), true)
+			return w.apply(ctx, true)
 		},
 		ambient.StepRemove: func() error { return o.Dataplane.Remove(ctx, w.namespace, o.Owner) },
 	}[step]()
@@ -122,7 +122,7 @@ func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event)
 		w.plan = nil
 	}
 	err := errors.Join(w.close(), w.use(e.namespace))
-	w.fresh = true
+	w.fresh = !recorded
 	return err
 }
 
@@ -188,13 +188,17 @@ func (w *worker) close() error {
 	return err
 }
 
-// apply applies a plan.
-func (w *worker) apply(ctx context.Context, plan *interception.Plan, leaving bool) error {
+// apply applies the plan or, if the pod leaves the mesh, the draining one.
+func (w *worker) apply(ctx context.Context, leaving bool) error {
 	if err := w.ensureRecord(leaving); err != nil {
 		return err
 	}
-	o := w.agent.options
-	err := o.Dataplane.Apply(ctx, w.namespace, plan)
+	plan := w.plan
+	if leaving {
+		plan = w.plan.Draining()
+	}
+	w.fresh = false
+	err := w.agent.options.Dataplane.Apply(ctx, w.namespace, plan)
 	w.moved = w.moved || err == nil
 	return err
 }
@@ -210,7 +214,19 @@ func (w *worker) tell(ctx context.Context, alert <-chan struct{}) error {
 		}
 		w.set, w.told = true, true
 	}
+	w.foresee(ctx)
 	return w.await(ctx, alert)
+}
+
+// foresee enters a pod that the plugin waits for in the host's sets while the proxy is at work on
+// it. No probe reaches the pod yet. The step itself follows if that fails, and tells why.
+func (w *worker) foresee(ctx context.Context) {
+	if !w.fresh || w.seen.InSets {
+		return
+	}
+	if w.take(ctx, nil, ambient.StepEnter) == nil {
+		w.seen = w.seen.After(ambient.StepEnter)
+	}
 }
 
 // account returns the pod's service account, which the feed tells, or else the record.

@@ -56,7 +56,7 @@ type worker struct {
 	container  string   // the id of the sandbox with this namespace; empty if it is not known
 	ended      *sandbox // the last one, which has ended; nil if another one has begun
 	plan       *interception.Plan
-	fresh      bool // the runtime has just made the open namespace
+	fresh      bool // the runtime has just made the open namespace, and nothing was applied there
 	recorded   bool // the journal may have a record
 	recordedIn interception.NetnsID
 	damaged    bool // the record that the journal has cannot be read
