@@ -130,6 +130,7 @@ type Agent struct {
 	plans   plans
 	slots   chan struct{} // has a value for each pod that is worked on, unless the plugin waits for it
 	urgent  chan struct{} // has a value for each other pod that is worked on
+	rush    rush
 	stopped chan struct{} // closed when Run ends
 
 	mu         sync.Mutex

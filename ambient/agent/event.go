@@ -60,6 +60,7 @@ func (a *Agent) Enrol(ctx context.Context, pod podnetns.Pod, file *os.File) (int
 		_ = file.Close() // it may be nil or closed
 		return decision, err
 	}
+	defer a.rush.begin()()
 	namespace, err := a.options.Finder.Verify(pod, file)
 	if err != nil {
 		return decision, err

@@ -73,6 +73,9 @@ func (w *worker) look(ctx context.Context, wanted ambient.Wanted) (err error) {
 // bounded does something when not too many others do. A pod that the plugin waits for does not wait
 // for those that run: a restart of the proxy, for example, has all of these looked at.
 func (w *worker) bounded(ctx context.Context, do func() error) error {
+	if w.slots() == w.agent.slots {
+		w.agent.rush.yield(ctx, w.came)
+	}
 	for {
 		slots := w.slots()
 		select {

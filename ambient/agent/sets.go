@@ -4,16 +4,14 @@ package agent
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/netfacts"
 )
 
 // families returns those that have a set each.
@@ -26,7 +24,10 @@ type sets struct {
 	options *Options
 	changed chan struct{} // has a value if something has changed on the host
 
-	busy  sync.RWMutex // edits share it, and a look at all members excludes them
+	looking sync.Mutex    // is held by a look at all members
+	busy    sync.RWMutex  // edits share it, and what changes the plan excludes them
+	edits   atomic.Uint64 // how many have begun; those under way hold busy
+
 	mu    sync.Mutex
 	ready bool // the plan is there, and owners are known
 	// suspended means that no pod is in the mesh, by command, and the host has no rules.
@@ -120,103 +121,12 @@ func (s *sets) nudge() {
 	}
 }
 
-// refresh applies the host's plan if it is not there, and reads the members.
-func (s *sets) refresh(ctx context.Context) error {
-	s.busy.Lock()
-	defer s.busy.Unlock()
-	if s.isSuspended() {
-		return nil
-	}
-	plan, branches, state, err := s.restore(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ready = err == nil; !s.ready {
-		return fmt.Errorf("keep the host's rules: %w", err)
-	}
-	before := s.owner
-	s.branches = branches
-	s.owner, s.has = map[netip.Addr]string{}, map[interception.Family]bool{}
-	for _, members := range state.Owners { // Apply keeps the members
-		maps.Copy(s.owner, members)
-	}
-	for address, uid := range before {
-		if s.owner[address] != uid {
-			if s.missing == nil {
-				s.missing = map[netip.Addr]bool{}
-			}
-			s.lost, s.missing[address] = append(s.lost, uid), true
-			s.options.count(CountDrift, driftSets, 1)
-		}
-	}
-	for address, uid := range s.owner {
-		if _, known := before[address]; uid == "" && !known {
-			s.options.count(CountDrift, driftSets, 1)
-		}
-	}
-	maps.DeleteFunc(s.former, func(a netip.Addr, _ []string) bool { return s.owner[a] != before[a] })
-	for _, family := range families() {
-		_, s.has[family] = plan.Set(ambient.ProbeSet(family))
-	}
-	return nil
-}
-
 func (s *sets) takeLost() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lost := s.lost
 	s.lost = nil
 	return lost
-}
-
-// restore makes the host hold its plan, and returns what it held before.
-func (s *sets) restore(ctx context.Context) (plan *interception.Plan, branches []ambient.Branch, state interception.State, err error) {
-	o := s.options
-	facts, err := netfacts.Read(o.Host)
-	if err != nil {
-		return nil, nil, state, err
-	}
-	if state, err = o.Dataplane.Observe(ctx, o.Host, o.Owner); err != nil {
-		return nil, nil, state, err
-	}
-	var members []netip.Addr
-	for _, of := range state.Owners {
-		members = slices.AppendSeq(members, maps.Keys(of))
-	}
-	if branches, err = s.findBranches(members); err != nil {
-		return nil, nil, state, err
-	}
-	if plan, err = ambient.HostPlan(o.Numbers, facts, o.Owner, branches...); err == nil {
-		err = s.applyHost(ctx, plan, state)
-	}
-	return plan, branches, state, err
-}
-
-// applyHost applies the host's plan where it differs from what was seen, and counts that as drift
-// if the same plan was applied before.
-func (s *sets) applyHost(ctx context.Context, plan *interception.Plan, seen interception.State) error {
-	o, fingerprint := s.options, plan.Fingerprint()
-	stands := !differs(plan, seen)
-	if !stands && s.applied == fingerprint {
-		s.applied, s.drifted = "", true
-		o.count(CountDrift, driftHost, 1)
-	}
-	if stands && !s.moved {
-		former, err := o.hasFormer(ctx, o.Host)
-		if err != nil {
-			return err
-		}
-		stands = !former
-	}
-	if !stands {
-		if err := o.Dataplane.Apply(ctx, o.Host, plan); err != nil {
-			return err
-		}
-	}
-	if s.drifted {
-		o.count(CountHealed, driftHost, 1)
-	}
-	s.applied, s.drifted, s.moved = fingerprint, false, true
-	return nil
 }
 
 // findBranches returns the branches of some of the members, in the order of addresses.
@@ -360,13 +270,19 @@ func (s *sets) prepare(ctx context.Context) error {
 		return nil
 	}
 	defer s.nudge() // other pods may have lost members
-	return s.refresh(ctx)
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	if s.isReady() { // by another pod's look
+		return nil
+	}
+	return s.refreshLocked(ctx)
 }
 
 // edit changes the set of each family that has one of the addresses.
 func (s *sets) edit(ctx context.Context, addresses []netip.Addr, change func(*interception.SetEdit, netip.Addr)) error {
 	s.busy.RLock()
 	defer s.busy.RUnlock()
+	s.edits.Add(1)
 	for _, family := range families() {
 		edit := interception.SetEdit{Add: map[netip.Addr]string{}, Remove: map[netip.Addr]string{}}
 		for _, address := range addresses {
@@ -442,6 +358,7 @@ func (s *sets) suspend(ctx context.Context) error {
 	if err := s.options.Dataplane.Remove(ctx, s.options.Host, s.options.Owner); err != nil {
 		return err
 	}
+	s.edits.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.suspended, s.ready, s.applied, s.drifted, s.missing = true, true, "", false, nil

@@ -271,3 +271,45 @@ func TestJobWithoutAddresses(t *testing.T) {
 		return fmt.Sprintf("members %v, records %v", n.members(), n.records())
 	})
 }
+
+// TestEditsBesideLooks edits the host's sets during each look at them: the edits do not wait, and
+// the looks do not count, until one makes the edits wait.
+func TestEditsBesideLooks(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	native, is := n.dataplane.(hostDataplane)
+	if !is {
+		t.Fatal("the dataplane edits no sets")
+	}
+	s := &sets{options: &n.options, changed: make(chan struct{}, 1), former: map[netip.Addr][]string{}}
+	if err := s.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	looks, last := 0, make(chan error, 1)
+	n.options.Dataplane = editing{native, n.options.Host, func() {
+		looks++
+		entered, address := make(chan error, 1), netip.AddrFrom4([4]byte{10, 244, 3, byte(looks)})
+		uid := address.String()
+		go func() { entered <- s.enter(t.Context(), uid, func() []netip.Addr { return []netip.Addr{address} }) }()
+		if looks > calmLooks {
+			last = entered
+			return
+		}
+		if err := <-entered; err != nil {
+			t.Error(err)
+		}
+	}}
+	if err := s.refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if looks != calmLooks+1 {
+		t.Errorf("%d looks, want %d", looks, calmLooks+1)
+	}
+	if err := <-last; err != nil {
+		t.Error(err)
+	}
+	want := []string{"10.244.3.1 10.244.3.1", "10.244.3.2 10.244.3.2", "10.244.3.3 10.244.3.3", "10.244.3.4 10.244.3.4"}
+	if got := n.members(); !slices.Equal(got, want) || len(s.uids()) != len(want) || len(s.takeLost()) > 0 {
+		t.Errorf("members %v, known %v, lost %v, want %v", got, s.uids(), s.takeLost(), want)
+	}
+}

@@ -167,11 +167,20 @@ func (w *worker) wait(ctx context.Context, alert <-chan struct{}, pause time.Dur
 			if w.seen.Proxy != ambient.ProxyServes || w.state.Step != "" {
 				continue
 			}
-			if listens, err := proxyListens(w.namespace, w.agent.options.Numbers); err != nil || !listens {
+			if !w.stillServed(ctx) {
 				return
 			}
 		}
 	}
+}
+
+// stillServed looks for the proxy's listeners. All pods of the node are looked at in one go.
+func (w *worker) stillServed(ctx context.Context) (listens bool) {
+	err := w.bounded(ctx, func() (err error) {
+		listens, err = proxyListens(w.namespace, w.agent.options.Numbers)
+		return err
+	})
+	return err == nil && listens
 }
 
 // glance makes the worker look for the proxy's listeners, if it waits.

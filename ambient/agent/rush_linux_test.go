@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/ambienttest"
+	"github.com/meshcni/meshcni/interception"
+)
+
+// TestYield has work on running pods put off while the plugin waits for a pod, for no longer than
+// it waits, and not for ever.
+func TestYield(t *testing.T) {
+	t.Parallel()
+	var r rush
+	yield := func(came <-chan struct{}) <-chan struct{} {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			r.yield(t.Context(), came)
+		}()
+		return done
+	}
+	<-yield(nil) // the plugin waits for no pod
+	first, second := r.begin(), r.begin()
+	<-yield(nil) // for as long as it may at most
+	came := make(chan struct{}, 1)
+	came <- struct{}{}
+	<-yield(came)
+	if len(came) > 0 {
+		t.Error("work on a pod that the plugin waits for is put off")
+	}
+	first()
+	if r.pods != 1 {
+		t.Errorf("%d pods are waited for, want one", r.pods)
+	}
+	second()
+	<-r.over
+	if r.begin(); r.pods != 1 {
+		t.Errorf("%d pods are waited for again, want one", r.pods)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.yield(ended, nil)
+}
+
+// TestNewPodIsPrepared has the plugin hand a pod over to a proxy that does not answer: the agent
+// has recorded the pod, and has entered it in the host's sets, when the proxy does.
+func TestNewPodIsPrepared(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	delete(n.paths, "a")
+	a, _ := n.run()
+	told := told(object("a"))
+	n.feed <- told
+	silent := n.standIn(ambienttest.ProxyOptions{Faults: ambienttest.Faults{NoAck: true}})
+	answer := make(chan error, 1)
+	go func() {
+		_, err := n.hand(t.Context(), a, "a", pod)
+		answer <- err
+	}()
+	want := []string{"10.244.1.10 a", "fd00:10:244:1::a a"}
+	n.await(func() bool { return slices.Equal(n.members(), want) && len(n.records()) == 1 }, func() string { return describe(a) })
+	if n.captured(pod) {
+		t.Error("the pod is captured, and no proxy serves it")
+	}
+	if err := silent.Close(); err != nil {
+		t.Error(err)
+	}
+	n.proxy()
+	if err := <-answer; err != nil {
+		t.Error(err)
+	}
+	n.connect(pod, 1)
+}
+
+// TestNewPodWithWrongAnnotation has the plugin hand a pod over whose annotation does not parse: the
+// proxy is not told of it.
+func TestNewPodWithWrongAnnotation(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	delete(n.paths, "a")
+	a, _ := n.run()
+	wrong := object("a")
+	wrong.Annotations = map[string]string{"traffic.istio.io/excludeOutboundIPRanges": "x"}
+	n.feed <- told(wrong)
+	n.proxy()
+	n.await(func() bool { return a.server.Status().Connections == 1 }, func() string { return "no proxy has connected" })
+	ctx, cancel := context.WithCancel(t.Context())
+	answer := make(chan error, 1)
+	go func() {
+		_, err := n.hand(ctx, a, "a", pod)
+		answer <- err
+	}()
+	n.awaitPods(a, "that it cannot make the plan", func(pods []Pod) bool {
+		return len(pods) == 1 && pods[0].Err != nil && pods[0].Seen.Open
+	})
+	cancel()
+	<-answer
+	if got := a.Pods()[0]; got.Step != "" || got.Seen.Proxy != ambient.ProxyUntold || len(n.records()) > 0 {
+		t.Errorf("%+v, %d records, want no step and no record", got, len(n.records()))
+	}
+}
+
+// editing is a dataplane that a test has do something after each look at the host.
+type editing struct {
+	hostDataplane
+	host  *interception.Netns
+	after func()
+}
+
+func (e editing) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
+	state, err := e.hostDataplane.Observe(ctx, ns, owner)
+	if ns == e.host {
+		e.after()
+	}
+	return state, err
+}
