@@ -52,6 +52,7 @@ func (a *Agent) learn(change ambient.Change) {
 		a.wake(uid)
 	}
 	if begun {
+		a.takeUnwantedLocked()
 		a.fresh = false
 		close(a.told)
 		a.clearSetsLocked()
@@ -156,11 +157,17 @@ func (a *Agent) wake(uid string) {
 		return
 	}
 	if decision, known := a.decide(uid); known && decision.Capture && !a.pods[uid].Finished() && a.start != nil {
-		w := newWorker(a, uid)
-		w.set = a.fresh && a.server.Set(zds.Workload{UID: uid}, nil) == nil // the proxy keeps the pod if it has it
-		a.workers[uid] = w
-		a.start(w)
+		a.employLocked(uid, func(*worker) {})
 	}
+}
+
+// employLocked starts a worker for a pod that has none. The caller holds mu.
+func (a *Agent) employLocked(uid string, prepare func(*worker)) {
+	w := newWorker(a, uid)
+	w.set = a.fresh && a.server.Set(zds.Workload{UID: uid}, nil) == nil // the proxy keeps the pod if it has it
+	prepare(w)
+	a.workers[uid] = w
+	a.start(w)
 }
 
 // released makes the workers of the pods look again that have one of the addresses, which another

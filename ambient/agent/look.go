@@ -104,10 +104,14 @@ func (w *worker) slots() chan struct{} {
 func (w *worker) lookAtRules(ctx context.Context, wanted ambient.Wanted) (err error) {
 	w.seen.Rules = ambient.NoRules
 	if w.namespace == nil {
-		if w.recorded {
+		if w.recorded || w.former {
 			w.seen.Rules = ambient.OtherRules
 		}
 		return nil
+	}
+	if w.former, err = w.hasFormer(ctx, wanted); w.former || err != nil {
+		w.seen.Rules = ambient.OtherRules
+		return err
 	}
 	switch {
 	case wanted.Enrolled && w.plan == nil && w.fresh: // the plan is made while the proxy is at work

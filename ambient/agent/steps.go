@@ -53,10 +53,18 @@ func (w *worker) change(ctx context.Context, step ambient.Step) error {
 		},
 		ambient.StepApply: func() error { return w.apply(ctx, false) },
 		ambient.StepDrain: func() error {
+			if err := w.takeOverFormer(ctx); err != nil {
+				return err
+			}
 			w.draining = time.Time{}
 			return w.apply(ctx, true)
 		},
-		ambient.StepRemove: func() error { return o.Dataplane.Remove(ctx, w.namespace, o.Owner) },
+		ambient.StepRemove: func() error {
+			if err := w.takeOverFormer(ctx); err != nil {
+				return err
+			}
+			return o.Dataplane.Remove(ctx, w.namespace, o.Owner)
+		},
 	}[step]()
 }
 

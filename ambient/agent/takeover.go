@@ -51,7 +51,7 @@ func (o *Options) takeOver(
 	ctx context.Context, in *interception.Netns, recognise func([]interception.ForeignChain, ambient.Numbers) ([]upstream.Recognised, error),
 ) error {
 	var errs []error
-	left := map[upstream.Program][]string{} // the differences of rules that no dataplane has recognised
+	left := changed{}
 	for _, d := range o.TakeOver {
 		state, err := d.Observe(ctx, in, o.Owner)
 		if err != nil {
@@ -62,17 +62,34 @@ func (o *Options) takeOver(
 			return err
 		}
 		for _, rules := range found {
-			if len(rules.Differences) == 0 {
-				delete(left, rules.Program)
+			if left.recognises(rules) {
 				errs = append(errs, o.replace(ctx, in, d, rules.Chains))
-			} else if known, seen := left[rules.Program]; !seen || len(rules.Differences) < len(known) {
-				left[rules.Program] = rules.Differences // the fewest are those that the dataplane decodes best
 			}
 		}
 	}
-	for _, program := range slices.Sorted(maps.Keys(left)) {
+	return errors.Join(append(errs, left.err(in))...)
+}
+
+// changed has the differences of rules that no dataplane has recognised yet.
+type changed map[upstream.Program][]string
+
+// recognises reports whether rules are as Istio's own agent writes them.
+func (c changed) recognises(rules upstream.Recognised) bool {
+	if len(rules.Differences) == 0 {
+		delete(c, rules.Program)
+		return true
+	}
+	if known, seen := c[rules.Program]; !seen || len(rules.Differences) < len(known) {
+		c[rules.Program] = rules.Differences // the fewest are those that the dataplane decodes best
+	}
+	return false
+}
+
+func (c changed) err(in *interception.Netns) error {
+	var errs []error
+	for _, program := range slices.Sorted(maps.Keys(c)) {
 		errs = append(errs, fmt.Errorf("%w: by %s in %s: %s: remove them, or what has changed them",
-			ErrUpstream, program, in, strings.Join(left[program], "; ")))
+			ErrUpstream, program, in, strings.Join(c[program], "; ")))
 	}
 	return errors.Join(errs...)
 }

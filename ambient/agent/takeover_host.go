@@ -22,7 +22,8 @@ func (a *Agent) takeOverHost(ctx context.Context) error {
 	return err
 }
 
-// allInSets reports whether the feed is complete, and each pod of the mesh is in the host's sets.
+// allInSets reports whether the feed is complete, and each pod that is in the mesh, or has not left
+// it yet, is in the host's sets.
 func (a *Agent) allInSets() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -30,7 +31,8 @@ func (a *Agent) allInSets() bool {
 		return false
 	}
 	for uid, pod := range a.pods {
-		if decision, known := a.decide(uid); pod.Finished() || known && !decision.Capture {
+		decision, known := a.decide(uid)
+		if pod.Finished() || known && !decision.Capture && a.workers[uid] == nil { // one that leaves has a worker
 			continue
 		}
 		if w := a.workers[uid]; w == nil || !w.current().Seen.InSets {

@@ -63,6 +63,7 @@ type worker struct {
 	noted      notes
 	warnings   []interception.Warning
 	alone      bool // no rules of Istio's own agent are in the namespace
+	former     bool // such rules may be there, and their pod is not wanted
 	moved      bool // no rules are there that another dataplane has written
 	set        bool // the server was told of the pod
 	told       bool // and with the open namespace
@@ -217,6 +218,7 @@ func (a *Agent) retire(w *worker) bool {
 	delete(a.workers, w.uid)
 	close(a.retired)
 	a.retired = make(chan struct{})
+	a.sets.nudgeToTakeOver()
 	return true
 }
 
