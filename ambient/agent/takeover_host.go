@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient/upstream"
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
@@ -18,8 +19,29 @@ func (a *Agent) takeOverHost(ctx context.Context) error {
 		return a.sets.refused()
 	}
 	err := a.options.takeOver(ctx, a.options.Host, upstream.RecogniseHost)
+	if err == nil {
+		err = a.options.removeHostSets(ctx)
+	}
 	a.sets.tookOver(err)
 	return err
+}
+
+// setRemover removes ipsets that no rule names. The dataplane of package iptables does.
+type setRemover interface {
+	RemoveUnusedSets(ctx context.Context, ns *interception.Netns, names ...string) error
+}
+
+// removeHostSets removes the ipsets of Istio's own agent from the host if its rules went before,
+// and the agent that removed them was ended right then.
+func (o *Options) removeHostSets(ctx context.Context) error {
+	for _, d := range o.TakeOver {
+		if remover, can := d.(setRemover); can {
+			if err := remover.RemoveUnusedSets(ctx, o.Host, upstream.HostSets()...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // allInSets reports whether the feed is complete, and each pod that is in the mesh, or has not left

@@ -139,6 +139,29 @@ func TestTakeOverHostWaits(t *testing.T) {
 	}
 }
 
+// TestHostSetsThatAreLeft has an earlier agent end when it has removed the rules of Istio's agent,
+// and not yet its sets: the next agent removes them.
+func TestHostSetsThatAreLeft(t *testing.T) {
+	t.Parallel()
+	n := newHostNode(t, hostDataplanes(t)["nftables"])
+	n.options.TakeOver = foreignDataplanes(t)
+	pod := n.start(families()...)
+	upstreamtest.InstallHost(t, n.options.Host.File(), true, upstreamtest.IPTablesNFT, membersOf(pod))
+	for _, program := range []string{"iptables-nft", "ip6tables-nft"} {
+		sandboxtest.Run(t, n.options.Host.File(), "", program, "-t", "nat", "-D", "POSTROUTING", "-j", "ISTIO_POSTRT")
+		sandboxtest.Run(t, n.options.Host.File(), "", program, "-t", "nat", "-F", "ISTIO_POSTRT")
+		sandboxtest.Run(t, n.options.Host.File(), "", program, "-t", "nat", "-X", "ISTIO_POSTRT")
+	}
+	if left := n.upstreamOnHost(); len(left) != 2 {
+		t.Fatalf("left on the host: %q, want two sets", left)
+	}
+	n.proxy()
+	a, _ := n.run()
+	n.feed <- told(pod)
+	n.awaitHostAlone(a)
+	n.mustProbe(pod)
+}
+
 // TestTakeOverHostLeaves has rules on the host that another program has changed: they stay, and the
 // agent tells of them. They go when the change is undone.
 func TestTakeOverHostLeaves(t *testing.T) {

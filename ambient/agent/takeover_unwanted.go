@@ -27,9 +27,9 @@ func (a *Agent) takeUnwantedLocked() {
 	}
 }
 
-// hasFormer reports whether rules of Istio's own agent are in the open namespace of a pod that is to
-// leave the mesh. Beside the agent's own rules, which leave alone, those may be there that some
-// program has changed.
+// hasFormer reports whether rules of Istio's own agent are in the open namespace of a pod that is
+// to leave the mesh. Rules that some program has changed stay, and the pod does, too, unless it is
+// this agent's by now: its own rules go in any case.
 func (w *worker) hasFormer(ctx context.Context, wanted ambient.Wanted) (has bool, err error) {
 	if wanted.Enrolled || wanted.Gone || w.alone {
 		return false, nil

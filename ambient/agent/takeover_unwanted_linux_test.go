@@ -90,8 +90,8 @@ func TestUnwantedPod(t *testing.T) {
 	}
 }
 
-// TestUnwantedPodOfChangedRules leaves a pod as it is in which some program has changed the rules of
-// Istio's agent, until the change is undone.
+// TestUnwantedPodOfChangedRules leaves a pod as it is in which some program has changed the rules
+// of Istio's agent, until the change is undone.
 func TestUnwantedPodOfChangedRules(t *testing.T) {
 	t.Parallel()
 	n, pod := enrolledByIstio(t, upstream.PodRules{Generation: upstream.GenerationRedirect, IPv6: true}, upstreamtest.IPTablesNFT)
@@ -122,8 +122,8 @@ func (k *keeping) RemoveForeign(context.Context, *interception.Netns, []intercep
 	return errBroken
 }
 
-// TestUnwantedPodAfterRestart ends the agent when it has applied its own rules, and those of Istio's
-// agent are still there: the next agent withdraws the pod nevertheless.
+// TestUnwantedPodAfterRestart ends the agent when it has applied its own rules, and those of
+// Istio's agent are still there: the next agent withdraws the pod nevertheless.
 func TestUnwantedPodAfterRestart(t *testing.T) {
 	t.Parallel()
 	n, pod := enrolledByIstio(t, upstream.PodRules{Generation: upstream.GenerationNative, IPv6: true}, upstreamtest.NFT)

@@ -40,10 +40,21 @@ func hostLines(u PodRules, n ambient.Numbers, users interception.Condition[inter
 			continue
 		}
 		lines.add(family, "nat", postrouting, interception.Match{L4: interception.TCP(), UID: users},
-			interception.Opaque{To: "istio-inpod-probes-" + family.String(), Then: interception.SNATTo{Addr: n.Probes[i]}})
+			interception.Opaque{To: hostSet(family), Then: interception.SNATTo{Addr: n.Probes[i]}})
 	}
 	return lines
 }
+
+// HostSets returns the names of the ipsets of pods that Istio's agent makes on the host, where it
+// writes its rules by iptables.
+func HostSets() (names []string) {
+	for _, family := range []interception.Family{interception.IPv4, interception.IPv6} {
+		names = append(names, hostSet(family))
+	}
+	return names
+}
+
+func hostSet(family interception.Family) string { return "istio-inpod-probes-" + family.String() }
 
 // usersOf returns whose connections the rules are about: by nft those of the one user that the
 // first rule names.

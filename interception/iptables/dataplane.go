@@ -219,6 +219,20 @@ func (d *Dataplane) RemoveForeign(ctx context.Context, ns *interception.Netns, c
 	return nil
 }
 
+// RemoveUnusedSets removes the ipsets with these names from ns, except for those that a rule names:
+// for a program that takes over from another one, which was ended before it had removed its sets.
+// Those that are not there are no error, and a kernel without ipsets has none.
+func (d *Dataplane) RemoveUnusedSets(ctx context.Context, ns *interception.Netns, names ...string) error {
+	err := ns.Check()
+	if err == nil {
+		err = d.removeUnusedSets(ctx, ns, names)
+	}
+	if err != nil {
+		return fmt.Errorf("remove ipsets that no rule names from %s: %w", ns, err)
+	}
+	return nil
+}
+
 func families() []interception.Family {
 	return []interception.Family{interception.IPv4, interception.IPv6}
 }

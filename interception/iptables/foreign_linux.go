@@ -73,6 +73,28 @@ func (d *Dataplane) removeForeignSets(ctx context.Context, ns *interception.Netn
 	return errors.Join(err, socket.Close())
 }
 
+// removeUnusedSets removes ipsets that no rule names, which the kernel itself ensures.
+func (d *Dataplane) removeUnusedSets(ctx context.Context, ns *interception.Netns, names []string) error {
+	_, release, err := namespace.Lock(ctx, ns.File())
+	if err != nil {
+		return err
+	}
+	defer release()
+	socket, err := ipset.Dial(d.backend.Kernel(ns.File()))
+	for i := 0; err == nil && i < len(names); i++ {
+		if err = socket.Destroy(names[i]); errors.Is(err, ipset.ErrInUse) {
+			err = nil
+		}
+	}
+	if socket != nil {
+		err = errors.Join(err, socket.Close())
+	}
+	if errors.Is(err, interception.ErrUnsupported) { // the kernel has no ipsets
+		return nil
+	}
+	return err
+}
+
 // has reports whether a chain is in a table that the tool writes.
 func (t tool) has(c interception.ForeignChain) bool {
 	words := strings.Fields(c.Table)

@@ -85,6 +85,27 @@ func TestForeignSets(t *testing.T) {
 	})
 }
 
+// TestRemoveUnusedSets has an ipset that a rule names, one that none does, and one of another name.
+func TestRemoveUnusedSets(t *testing.T) {
+	t.Parallel()
+	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
+		t.Helper()
+		ns, dp := newPod(t), dataplane(t, iptables.Options{Flavour: flavour})
+		if err := dp.RemoveUnusedSets(t.Context(), ns.Netns, "missing"); err != nil {
+			t.Fatal(err)
+		}
+		socket := ns.sets(t, "named", "unnamed", "other")
+		ns.load(t, flavour, "*nat\n:OTHER - [0:0]\n-A OTHER -m set --match-set named dst -j ACCEPT\nCOMMIT\n")
+		if err := dp.RemoveUnusedSets(t.Context(), ns.Netns, "missing", "named", "unnamed"); err != nil {
+			t.Fatal(err)
+		}
+		names, err := socket.Names()
+		if slices.Sort(names); err != nil || !slices.Equal(names, []string{"named", "other"}) {
+			t.Errorf("ipsets %q, %v, want the one that a rule names, and the one that was not asked for", names, err)
+		}
+	})
+}
+
 // TestRemoveForeignSets removes another program's chain. The ipset that it names goes with it,
 // unless a rule that stays names it, too.
 func TestRemoveForeignSets(t *testing.T) {
