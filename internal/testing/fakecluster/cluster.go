@@ -3,6 +3,8 @@
 package fakecluster
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 )
@@ -11,9 +13,7 @@ import (
 type Cluster struct {
 	mu      sync.Mutex
 	version int
-	pods    map[string]stored
-	maps    map[string]configMap
-	spaces  map[string]namespace
+	objects map[key]object
 	events  []event
 	changed chan struct{} // closed with the next change
 	refuse  int           // the status of all answers; 0 for the usual ones
@@ -30,110 +30,110 @@ type Cluster struct {
 	protected bool // by a disruption budget
 }
 
-// stored is a pod and the version of its last change.
-type stored struct {
-	Pod
-	version int
-}
-
-// object is a pod, a ConfigMap or a namespace in the API server.
-type object interface {
-	// isWanted reports whether a list or a watch selects the object.
-	isWanted(by *http.Request) bool
-	json() string
-	at() (version int)
-}
-
-// event is a change.
-type event struct {
-	kind string // ADDED, MODIFIED or DELETED
-	object
-}
-
 // New returns an empty cluster.
 func New() *Cluster {
 	return &Cluster{
-		version: 1, pods: map[string]stored{}, maps: map[string]configMap{}, spaces: map[string]namespace{}, nodes: map[string][]string{},
-		changed: make(chan struct{}), watches: map[resource]int{},
+		version: 1, objects: map[key]object{}, nodes: map[string][]string{}, changed: make(chan struct{}), watches: map[resource]int{},
 	}
+}
+
+// update changes the cluster, and tells all watches.
+func (c *Cluster) update(change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
 // Put creates or changes pods.
-func (c *Cluster) Put(pods ...Pod) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range pods {
-		c.put(p)
-	}
-	c.notify()
+func (c *Cluster) Put(all ...Pod) {
+	c.update(func() {
+		for _, p := range all {
+			c.putPod(p)
+		}
+	})
 }
 
-func (c *Cluster) put(p Pod) {
-	key, kind := p.Namespace+"/"+p.Name, "ADDED"
-	if _, found := c.pods[key]; found {
+func (c *Cluster) putPod(p Pod) { c.put(object{key: key{pods, p.Namespace, p.Name}, pod: p}) }
+
+func (c *Cluster) put(o object) {
+	kind := "ADDED"
+	if _, found := c.objects[o.key]; found {
 		kind = "MODIFIED"
 	}
 	c.version++
-	c.pods[key] = stored{p, c.version}
-	c.events = append(c.events, event{kind, c.pods[key]})
+	o.version = c.version
+	c.objects[o.key] = o
+	c.events = append(c.events, event{kind, o})
 }
 
 // Change changes a pod, if it exists, whatever else is changing it.
 func (c *Cluster) Change(namespace, name string, do func(p *Pod)) (found bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p, found := c.pods[namespace+"/"+name]
-	if found {
-		do(&p.Pod)
-		c.put(p.Pod)
-		c.notify()
-	}
+	c.update(func() {
+		var o object
+		if o, found = c.objects[key{pods, namespace, name}]; found {
+			do(&o.pod)
+			c.putPod(o.pod)
+		}
+	})
 	return found
 }
 
 // Delete deletes a pod.
 func (c *Cluster) Delete(namespace, name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.delete(namespace, name)
-	c.notify()
+	c.update(func() { c.remove(key{pods, namespace, name}) })
 }
 
-func (c *Cluster) delete(namespace, name string) {
-	key := namespace + "/" + name
+func (c *Cluster) remove(k key) {
 	c.version++
-	gone := c.pods[key]
-	gone.version = c.version
-	delete(c.pods, key)
+	gone := c.objects[k]
+	gone.key, gone.version = k, c.version
+	delete(c.objects, k)
 	c.events = append(c.events, event{"DELETED", gone})
+}
+
+// PutConfigMap creates a ConfigMap, or recreates it.
+func (c *Cluster) PutConfigMap(namespace, name string) {
+	c.update(func() {
+		k := key{configMaps, namespace, name}
+		delete(c.objects, k)
+		c.put(object{key: k, uid: fmt.Sprint("uid-", c.version)})
+	})
+}
+
+// DeleteConfigMap deletes a ConfigMap.
+func (c *Cluster) DeleteConfigMap(namespace, name string) {
+	c.update(func() { c.remove(key{configMaps, namespace, name}) })
+}
+
+// PutNamespace creates a namespace, or changes its labels.
+func (c *Cluster) PutNamespace(name string, labels map[string]string) {
+	c.update(func() { c.put(object{key: key{namespaces, "", name}, uid: "uid-" + name, labels: maps.Clone(labels)}) })
+}
+
+// DeleteNamespace deletes a namespace, but not what is in it.
+func (c *Cluster) DeleteNamespace(name string) {
+	c.update(func() { c.remove(key{namespaces, "", name}) })
 }
 
 // Refuse answers every request with the status, and ends all watches; those of ConfigMaps only with
 // 503. 0 ends the refusal.
 func (c *Cluster) Refuse(status int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refuse = status
-	c.notify()
+	c.update(func() { c.refuse = status })
 }
 
 // Expire ends all watches with 410, and so each one that is to go on from an earlier version, as an
 // API server does that has forgotten what has changed since.
 func (c *Cluster) Expire() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.version++
-	c.expired = c.version
-	c.notify()
+	c.update(func() {
+		c.version++
+		c.expired = c.version
+	})
 }
 
 // Bookmark sends a bookmark on all watches, as an API server does about once a minute.
-func (c *Cluster) Bookmark() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.marks++
-	c.notify()
-}
+func (c *Cluster) Bookmark() { c.update(func() { c.marks++ }) }
 
 // Mute makes the API server accept all requests without an answer, and send nothing on watches,
 // until it is unmuted. Then it sends what it held back.
@@ -176,26 +176,11 @@ func (c *Cluster) watchesOf(what resource) int {
 	return c.watches[what]
 }
 
-func (c *Cluster) notify() {
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
 // wanted returns the objects that a list or a watch selects, and the version of the cluster.
-func (c *Cluster) wanted(by *http.Request) (found []object, version int) {
-	for _, p := range c.pods {
-		if p.isWanted(by) {
-			found = append(found, p)
-		}
-	}
-	for _, m := range c.maps {
-		if m.isWanted(by) {
-			found = append(found, m)
-		}
-	}
-	for _, n := range c.spaces {
-		if n.isWanted(by) {
-			found = append(found, n)
+func (c *Cluster) wanted(what resource, by *http.Request) (found []object, version int) {
+	for _, o := range c.objects {
+		if o.isWanted(what, by) {
+			found = append(found, o)
 		}
 	}
 	return found, c.version

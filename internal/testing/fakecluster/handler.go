@@ -4,8 +4,10 @@ package fakecluster
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -15,11 +17,17 @@ func (c *Cluster) Handler() http.Handler {
 	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, pods) })
 	const onePod = "/api/v1/namespaces/{namespace}/pods/{name}"
 	mux.HandleFunc("GET "+onePod, c.get)
-	mux.HandleFunc("DELETE "+onePod, c.write(c.remove))
+	mux.HandleFunc("DELETE "+onePod, c.write(c.delete))
 	mux.HandleFunc("PATCH "+onePod+"/status", c.write(c.patchStatus))
 	mux.HandleFunc("POST "+onePod+"/eviction", c.write(c.evict))
-	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/configmaps", c.serveConfigMaps)
-	mux.HandleFunc("GET "+namespacesPath, func(w http.ResponseWriter, r *http.Request) { c.serveMetadata(w, r, namespaces) })
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/configmaps", func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=") {
+			fail(w, http.StatusNotAcceptable)
+			return
+		}
+		c.serveMetadata(w, r, configMaps)
+	})
+	mux.HandleFunc("GET /api/v1/namespaces", func(w http.ResponseWriter, r *http.Request) { c.serveMetadata(w, r, namespaces) })
 	mux.HandleFunc("GET /api/v1/nodes/{name}", c.getNode)
 	mux.HandleFunc("PATCH /api/v1/nodes/{name}", c.patchNode)
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/events", c.write(c.tellOf))
@@ -85,80 +93,65 @@ func fail(w http.ResponseWriter, status int) {
 	case reason == "":
 		reason = "InternalError"
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%q,"reason":%q,"code":%d,"details":%s}`,
-		http.StatusText(status), reason, status, details)
+	send(w, status, fmt.Sprintf(
+		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%q,"reason":%q,"code":%d,"details":%s}`,
+		http.StatusText(status), reason, status, details))
 }
+
+// podOf returns the key of the pod that a request names.
+func podOf(r *http.Request) key { return key{pods, r.PathValue("namespace"), r.PathValue("name")} }
 
 func (c *Cluster) get(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
-	p, found := c.pods[r.PathValue("namespace")+"/"+r.PathValue("name")]
+	pod, found := c.objects[podOf(r)]
 	c.mu.Unlock()
 	if !found {
 		fail(w, http.StatusNotFound)
 		return
 	}
+	send(w, http.StatusOK, pod.json())
+}
+
+// send answers with JSON. The client may be gone.
+func send(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = fmt.Fprint(w, p.json())
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text)
 }
 
-// resource is that of a list or a watch.
-type resource string
-
-const (
-	pods       resource = "pods"
-	configMaps resource = "configmaps"
-	namespaces resource = "namespaces"
-)
-
-// namespacesPath is where namespaces are listed and watched.
-const namespacesPath = "/api/v1/namespaces"
-
-// kind returns that of the objects in the answers.
-func (r resource) kind() string {
-	if r == pods {
-		return "Pod"
+// serveMetadata answers a list or a watch only in the metadata-only form.
+func (c *Cluster) serveMetadata(w http.ResponseWriter, r *http.Request, what resource) {
+	form := what.kind()
+	if r.URL.Query().Get("watch") != "true" {
+		form += "List"
 	}
-	return "PartialObjectMetadata"
-}
-
-func (r resource) apiVersion() string {
-	if r == pods {
-		return "v1"
+	if !strings.Contains(r.Header.Get("Accept"), "as="+form+";g=meta.k8s.io;v=v1") {
+		fail(w, http.StatusNotAcceptable)
+		return
 	}
-	return "meta.k8s.io/v1"
-}
-
-// endsWith reports whether watches end when all requests are answered with a status. Like in the
-// API server, watches of ConfigMaps do not check the client again.
-func (r resource) endsWith(status int) bool {
-	return status == http.StatusServiceUnavailable || status != 0 && r != configMaps
+	c.serve(w, r, what)
 }
 
 // serve answers a list or a watch.
 func (c *Cluster) serve(w http.ResponseWriter, r *http.Request, what resource) {
-	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Query().Get("watch") == "true" {
 		c.watch(w, r, what)
 		return
 	}
 	c.mu.Lock()
-	found, version := c.wanted(r)
+	found, version := c.wanted(what, r)
 	c.mu.Unlock()
-	_, _ = fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"%d"},"items":[`,
-		what.kind(), what.apiVersion(), version)
+	items := make([]string, len(found))
 	for i, o := range found {
-		if i > 0 {
-			_, _ = fmt.Fprint(w, ",")
-		}
-		_, _ = fmt.Fprint(w, o.json())
+		items[i] = o.json()
 	}
-	_, _ = fmt.Fprint(w, "]}")
+	send(w, http.StatusOK, fmt.Sprintf(`{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"%d"},"items":[%s]}`,
+		what.kind(), what.apiVersion(), version, strings.Join(items, ",")))
 }
 
 // watch sends the events after a version, and first the existing objects if the request wants them.
 func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, what resource) {
+	w.Header().Set("Content-Type", "application/json")
 	next, marks, since := c.begin(w, r, what)
 	for http.NewResponseController(w).Flush() == nil && c.await(r) {
 		c.mu.Lock()
@@ -174,8 +167,8 @@ func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, what resource) {
 			return
 		}
 		for _, e := range news {
-			if e.isWanted(r) {
-				send(w, e.kind, e.object)
+			if e.isWanted(what, r) {
+				e.send(w)
 			}
 		}
 		if marked && r.URL.Query().Get("allowWatchBookmarks") == "true" {
@@ -202,11 +195,11 @@ func await(r *http.Request, changed <-chan struct{}) bool {
 func (c *Cluster) begin(w http.ResponseWriter, r *http.Request, what resource) (next, marks, since int) {
 	c.mu.Lock()
 	c.watches[what]++
-	found, version := c.wanted(r)
+	found, version := c.wanted(what, r)
 	next, marks = len(c.events), c.marks
 	since, _ = strconv.Atoi(r.URL.Query().Get("resourceVersion")) // 0 without a version
 	initial := r.URL.Query().Get("sendInitialEvents") == "true"
-	for !initial && next > 0 && c.events[next-1].at() > since {
+	for !initial && next > 0 && c.events[next-1].version > since {
 		next--
 	}
 	if initial || since == 0 {
@@ -215,7 +208,7 @@ func (c *Cluster) begin(w http.ResponseWriter, r *http.Request, what resource) (
 	c.mu.Unlock()
 	if initial {
 		for _, o := range found {
-			send(w, "ADDED", o)
+			event{"ADDED", o}.send(w)
 		}
 		what.bookmark(w, version, `,"annotations":{"k8s.io/initial-events-end":"true"}`)
 	}
@@ -227,6 +220,6 @@ func (r resource) bookmark(w http.ResponseWriter, version int, more string) {
 	_, _ = fmt.Fprintf(w, event+"\n", r.kind(), r.apiVersion(), version, more)
 }
 
-func send(w http.ResponseWriter, kind string, o object) {
-	_, _ = fmt.Fprintf(w, `{"type":%q,"object":%s}`+"\n", kind, o.json())
+func (e event) send(w http.ResponseWriter) {
+	_, _ = fmt.Fprintf(w, `{"type":%q,"object":%s}`+"\n", e.kind, e.json())
 }

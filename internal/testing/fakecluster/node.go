@@ -41,12 +41,7 @@ func (c *Cluster) writeNode(w http.ResponseWriter, name string) {
 	for i, taint := range taints {
 		raw[i] = json.RawMessage(taint)
 	}
-	text, err := json.Marshal(m{"kind": "Node", "apiVersion": "v1", "metadata": m{"name": name}, "spec": m{"taints": raw}})
-	if err != nil {
-		text = []byte(err.Error())
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(text)
+	send(w, http.StatusOK, m{"kind": "Node", "apiVersion": "v1", "metadata": m{"name": name}, "spec": m{"taints": raw}}.json())
 }
 
 // patchNode takes JSON patches (RFC 6902) that test all taints and then replace them.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"strings"
 )
 
@@ -42,21 +41,10 @@ type Pod struct {
 // padding is about the size of managed fields and the rest of a status in a real pod.
 const padding = 6 << 10
 
-// m is a JSON object.
-type m = map[string]any
-
-func (s stored) at() int { return s.version }
-
-func (s stored) isWanted(by *http.Request) bool {
-	selector := by.URL.Query().Get("fieldSelector")
-	return strings.HasSuffix(by.URL.Path, "/pods") && by.PathValue("namespace") == "" && (selector == "" || selector == "spec.nodeName="+s.Node)
-}
-
 // json returns the pod as the API server writes it, about 8 KiB large.
-func (s stored) json() string {
-	p := s.Pod
+func (p Pod) json(number int) string {
 	if p.Object != "" {
-		return withVersion(p.Object, s.version)
+		return withVersion(p.Object, number)
 	}
 	labels := map[string]string{"app": p.Name, "security.istio.io/tlsMode": "istio"}
 	maps.Copy(labels, p.Labels)
@@ -66,7 +54,7 @@ func (s stored) json() string {
 	}
 	maps.Copy(annotations, p.Annotations)
 	metadata := m{
-		"name": p.Name, "namespace": p.Namespace, "uid": p.UID, "resourceVersion": version(s.version), "labels": labels, "annotations": annotations,
+		"name": p.Name, "namespace": p.Namespace, "uid": p.UID, "resourceVersion": version(number), "labels": labels, "annotations": annotations,
 		"managedFields": []m{{"manager": "kubelet", "fieldsV1": m{"f:padding": strings.Repeat("x", padding)}}},
 	}
 	if kind, name, owned := strings.Cut(p.Owner, "/"); owned {
@@ -83,11 +71,7 @@ func (s stored) json() string {
 	if p.Validator != nil {
 		p.validate(spec, status)
 	}
-	text, err := json.Marshal(m{"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": status})
-	if err != nil {
-		panic(err) // impossible: it consists of strings
-	}
-	return string(text)
+	return m{"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": status}.json()
 }
 
 func (p Pod) containers() []m {
@@ -124,16 +108,12 @@ func (p Pod) podIPs() []m {
 func withVersion(object string, number int) string {
 	var pod m
 	err := json.Unmarshal([]byte(object), &pod)
-	metadata, found := pod["metadata"].(m)
+	metadata, found := pod["metadata"].(map[string]any)
 	if err != nil || !found {
 		panic(fmt.Sprintf("fakecluster: Pod.Object is no pod: %v: %s", err, object))
 	}
 	metadata["resourceVersion"] = version(number)
-	text, err := json.Marshal(pod)
-	if err != nil {
-		panic(err) // it was JSON before
-	}
-	return string(text)
+	return pod.json()
 }
 
 // validate adds the validator.

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -47,8 +46,8 @@ func (c *Cluster) Events() []Event {
 func (c *Cluster) Pod(namespace, name string) (pod Pod, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p, found := c.pods[namespace+"/"+name]
-	return p.Pod, found
+	o, found := c.objects[key{pods, namespace, name}]
+	return o.pod, found
 }
 
 // Answer calls a function for every request, which may block. Unless it returns 0, its status is
@@ -72,8 +71,6 @@ const (
 	// statusImmutable is answered as 422 about the UID.
 	statusImmutable = -http.StatusUnprocessableEntity
 )
-
-func version(n int) string { return strconv.Itoa(n) }
 
 // preconditions are those of an object's metadata, or of DeleteOptions.
 type preconditions struct {
@@ -113,26 +110,25 @@ func (c *Cluster) write(do func(r *http.Request, b body) (status int)) http.Hand
 			fail(w, status)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
-		io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`) //nolint:errcheck // the client may be gone
+		send(w, status, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)
 	}
 }
 
 // change modifies the pod that a request names, if the preconditions hold.
-func (c *Cluster) change(r *http.Request, want preconditions, do func(s stored)) (status int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p, found := c.pods[r.PathValue("namespace")+"/"+r.PathValue("name")]
-	switch {
-	case !found:
-		return http.StatusNotFound
-	case want.UID != "" && want.UID != p.UID, want.ResourceVersion != "" && want.ResourceVersion != version(p.version):
-		return http.StatusConflict
-	}
-	do(p)
-	c.notify()
-	return http.StatusOK
+func (c *Cluster) change(r *http.Request, want preconditions, do func(o object)) (status int) {
+	c.update(func() {
+		o, found := c.objects[podOf(r)]
+		switch {
+		case !found:
+			status = http.StatusNotFound
+		case want.UID != "" && want.UID != o.pod.UID, want.ResourceVersion != "" && want.ResourceVersion != version(o.version):
+			status = http.StatusConflict
+		default:
+			status = http.StatusOK
+			do(o)
+		}
+	})
+	return status
 }
 
 // patchStatus merges labels and annotations. To the API server, another UID is a change of a field
@@ -141,9 +137,10 @@ func (c *Cluster) patchStatus(r *http.Request, b body) (status int) {
 	if r.Header.Get("Content-Type") != "application/merge-patch+json" {
 		return http.StatusUnsupportedMediaType
 	}
-	status = c.change(r, b.Metadata, func(s stored) {
-		s.Labels, s.Annotations = merged(s.Labels, b.Metadata.Labels), merged(s.Annotations, b.Metadata.Annotations)
-		c.put(s.Pod)
+	status = c.change(r, b.Metadata, func(o object) {
+		p := o.pod
+		p.Labels, p.Annotations = merged(p.Labels, b.Metadata.Labels), merged(p.Annotations, b.Metadata.Annotations)
+		c.putPod(p)
 	})
 	if status == http.StatusConflict && b.Metadata.ResourceVersion == "" {
 		return statusImmutable
@@ -163,8 +160,8 @@ func merged(texts map[string]string, patch map[string]*string) map[string]string
 	return result
 }
 
-func (c *Cluster) remove(r *http.Request, b body) (status int) {
-	return c.change(r, b.Preconditions, func(s stored) { c.delete(s.Namespace, s.Name) })
+func (c *Cluster) delete(r *http.Request, b body) (status int) {
+	return c.change(r, b.Preconditions, func(o object) { c.remove(o.key) })
 }
 
 func (c *Cluster) evict(r *http.Request, b body) (status int) {
@@ -174,7 +171,7 @@ func (c *Cluster) evict(r *http.Request, b body) (status int) {
 	if protected {
 		return http.StatusTooManyRequests
 	}
-	return c.change(r, b.DeleteOptions.Preconditions, func(s stored) { c.delete(s.Namespace, s.Name) })
+	return c.change(r, b.DeleteOptions.Preconditions, func(o object) { c.remove(o.key) })
 }
 
 func (c *Cluster) tellOf(r *http.Request, b body) (status int) {
