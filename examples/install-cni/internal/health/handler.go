@@ -82,13 +82,14 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		ReadHeaderTimeout: 5 * time.Second,
 		WriteTimeout:      10 * time.Second,
 		MaxHeaderBytes:    16 << 10,
+		ConnState:         (&crowd{most: mostConnections}).note,
 	}
 	// Any pod of the cluster may connect. No connection is kept, so that pods cannot use up this
 	// process's memory.
 	server.SetKeepAlivesEnabled(false)
 	stop := context.AfterFunc(ctx, func() { server.Close() }) //nolint:errcheck // Serve returns the error
 	defer stop()
-	if err := server.Serve(&crowd{Listener: listener, most: mostConnections}); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -98,53 +99,27 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 // Prometheus servers and a few people, in about a megabyte.
 const mostConnections = 32
 
-// crowd is a listener with a bounded number of open connections. It always accepts a new
-// connection, and closes the oldest for it: a client that opens connections and leaves them open
-// loses them, and the kubelet's short probe is answered.
+// crowd bounds the number of a server's open connections. It closes the oldest for a new one: a
+// client that opens connections and leaves them open loses them, and the kubelet's short probe is
+// answered.
 type crowd struct {
-	net.Listener
 	most int
 	mu   sync.Mutex
-	open []*member // the oldest first
+	open []net.Conn // the oldest first
 }
 
-func (c *crowd) Accept() (net.Conn, error) {
-	connection, err := c.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	m := &member{Conn: connection, of: c}
-	if oldest := c.join(m); oldest != nil {
-		_ = oldest.Conn.Close() // the server then calls member.Close
-	}
-	return m, nil
-}
-
-// join adds a connection, and returns the one to close for it.
-func (c *crowd) join(m *member) (oldest *member) {
+// note is the server's ConnState.
+func (c *crowd) note(connection net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.open) >= c.most {
-		oldest = c.open[0]
-		c.open = slices.Delete(c.open, 0, 1)
+	switch {
+	case state == http.StateClosed:
+		c.open = slices.DeleteFunc(c.open, func(other net.Conn) bool { return other == connection })
+	case state != http.StateNew:
+	case len(c.open) < c.most:
+		c.open = append(c.open, connection)
+	default:
+		_ = c.open[0].Close() // the server notices
+		c.open = append(c.open[1:], connection)
 	}
-	c.open = append(c.open, m)
-	return oldest
-}
-
-func (c *crowd) leave(m *member) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.open = slices.DeleteFunc(c.open, func(other *member) bool { return other == m })
-}
-
-type member struct {
-	net.Conn
-	of *crowd
-}
-
-// Close closes the connection, and makes room.
-func (m *member) Close() error {
-	m.of.leave(m)
-	return m.Conn.Close()
 }

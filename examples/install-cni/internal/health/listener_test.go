@@ -97,24 +97,24 @@ func probe(t *testing.T, address string) {
 func TestConnectionsThatEndMakeRoom(t *testing.T) {
 	t.Parallel()
 	c := &crowd{most: 2}
-	var members []*member
+	var all []net.Conn
 	for range 4 {
 		ours, theirs := net.Pipe()
 		defer func() { _, _ = ours.Close(), theirs.Close() }()
-		members = append(members, &member{Conn: ours, of: c})
+		all = append(all, ours)
 	}
-	for _, m := range members[:2] {
-		if c.join(m) != nil {
-			t.Error("one was closed where there was room")
-		}
+	isOpen := func(connection net.Conn) bool { return connection.SetDeadline(time.Time{}) == nil }
+	for _, connection := range all[:2] {
+		c.note(connection, http.StateNew)
+		c.note(connection, http.StateActive)
 	}
-	if err := members[0].Close(); err != nil {
-		t.Fatal(err)
+	c.note(all[0], http.StateClosed)
+	c.note(all[2], http.StateNew)
+	if !isOpen(all[0]) || !isOpen(all[1]) || !isOpen(all[2]) {
+		t.Error("one was closed where there was room, or another one had ended")
 	}
-	if c.join(members[2]) != nil {
-		t.Error("one was closed where another one had ended")
-	}
-	if c.join(members[3]) != members[1] {
+	c.note(all[3], http.StateNew)
+	if isOpen(all[1]) || !isOpen(all[2]) || !isOpen(all[3]) {
 		t.Error("not the oldest that is open was closed")
 	}
 }
