@@ -28,14 +28,28 @@ func (d Directory) Read(name string, limit int64) ([]byte, error) {
 	return readAll(file, limit)
 }
 
-// ReadThroughLinks returns the content of a file of any kind. A file longer than limit bytes is
-// refused with [ErrTooLarge].
+// ReadThroughLinks returns the content of a regular file, through links if the path has any. A file
+// longer than limit bytes is refused with [ErrTooLarge].
 func ReadThroughLinks(path string, limit int64) ([]byte, error) {
-	file, err := os.Open(path)
+	return readChecked(path, limit, func(string, fs.FileInfo) error { return nil })
+}
+
+func readChecked(path string, limit int64, check func(path string, info fs.FileInfo) error) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // only read from
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err == nil {
+		err = check(path, info)
+	}
+	if err != nil {
+		return nil, err
+	}
 	return readAll(file, limit)
 }
 

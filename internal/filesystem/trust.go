@@ -11,22 +11,7 @@ import (
 // ReadTrusted returns the content of a regular file that [CheckTrusted] accepts, through links if
 // the path has any. A file longer than limit bytes is refused with [ErrTooLarge].
 func ReadTrusted(path string, limit int64) ([]byte, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() //nolint:errcheck // only read from
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", path)
-	}
-	if err == nil {
-		err = CheckTrusted(path, info)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return readAll(file, limit)
+	return readChecked(path, limit, CheckTrusted)
 }
 
 // CheckTrusted refuses the file or directory at a path if a user other than root and this process's

@@ -5,12 +5,13 @@ package settings
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // DirectorySetting is the name of the setting for the settings directory, and DefaultDirectory is
@@ -59,18 +60,7 @@ func readDirectory(path string) (files, error) {
 
 // readFile reads one value, without the final newline that editors add.
 func readFile(path string) (string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close() //nolint:errcheck // only read from
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return "", errors.Join(err, fmt.Errorf("%s is not a regular file", path))
-	}
-	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxFile)
-	}
+	data, err := filesystem.ReadThroughLinks(path, maxFile)
 	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), err
 }
 

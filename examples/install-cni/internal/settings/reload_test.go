@@ -70,7 +70,7 @@ func TestBadDirectory(t *testing.T) {
 	wantErrors(t, map[string]string{"SETTINGS_DIR": directory}, nil, "file "+filepath.Join(directory, "fail-policy")+`="ajar": write one of`)
 	wantErrors(t, map[string]string{"SETTINGS_DIR": "relative"}, nil, `environment SETTINGS_DIR="relative": write an absolute path`)
 	write(t, directory, map[string]string{"fail-policy": strings.Repeat("x", maxFile+1)})
-	wantErrors(t, map[string]string{"SETTINGS_DIR": directory}, nil, "has more than 1048576 bytes")
+	wantErrors(t, map[string]string{"SETTINGS_DIR": directory}, nil, "larger than the limit of 1048576 bytes")
 	if err := os.Remove(filepath.Join(directory, "fail-policy")); err != nil {
 		t.Fatal(err)
 	}
