@@ -47,6 +47,21 @@ type tool struct {
 	family  interception.Family
 }
 
+// everyTool returns all tools, those of one flavour first.
+func everyTool(first Flavour) []tool {
+	flavours := []Flavour{NFT, Legacy}
+	if first == Legacy {
+		flavours = []Flavour{Legacy, NFT}
+	}
+	var all []tool
+	for _, flavour := range flavours {
+		for _, family := range families() {
+			all = append(all, tool{flavour, family})
+		}
+	}
+	return all
+}
+
 // The programs of a tool, by the end of their names.
 const (
 	restoreProgram = "restore"
@@ -65,12 +80,8 @@ func (t tool) name(program string) string {
 // programNames returns the usual names of all programs, sorted.
 func programNames() []string {
 	var names []string
-	for _, flavour := range []Flavour{Legacy, NFT} {
-		for _, family := range families() {
-			for _, program := range []string{restoreProgram, saveProgram} {
-				names = append(names, tool{flavour, family}.name(program))
-			}
-		}
+	for _, t := range everyTool(NFT) {
+		names = append(names, t.name(restoreProgram), t.name(saveProgram))
 	}
 	slices.Sort(names)
 	return names

@@ -32,7 +32,7 @@ func (a *ownedRules) create(ctx context.Context, texts map[tool]string) error {
 // plan, so that the other flavour's rules go only when the plan's are in place.
 func (a *ownedRules) commit(ctx context.Context, wanted map[tool]ruleset) error {
 	standing := maps.Clone(a.s.rules)
-	for _, t := range a.ordered() {
+	for _, t := range everyTool(a.s.flavour) {
 		lines := script(standing[t], wanted[t], a.prefix)
 		if lines == nil {
 			continue
@@ -44,21 +44,6 @@ func (a *ownedRules) commit(ctx context.Context, wanted map[tool]ruleset) error 
 	}
 	a.s.rules = standing
 	return nil
-}
-
-// ordered returns the tools, those of the plan's flavour first.
-func (a *ownedRules) ordered() []tool {
-	flavours := []Flavour{NFT, Legacy}
-	if a.s.flavour == Legacy {
-		flavours = []Flavour{Legacy, NFT}
-	}
-	var all []tool
-	for _, flavour := range flavours {
-		for _, family := range families() {
-			all = append(all, tool{flavour, family})
-		}
-	}
-	return all
 }
 
 // restore runs a restore program. A refusal becomes an error about the part of the plan.

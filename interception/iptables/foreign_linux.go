@@ -26,16 +26,13 @@ func (d *Dataplane) removeForeign(ctx context.Context, ns *interception.Netns, c
 		return err
 	}
 	defer t.close()
-	for _, flavour := range []Flavour{NFT, Legacy} {
-		for _, family := range families() {
-			which := tool{flavour, family}
-			own := slices.DeleteFunc(slices.Clone(chains), func(c interception.ForeignChain) bool { return !which.has(c) })
-			if len(own) == 0 {
-				continue
-			}
-			if err := t.removeForeign(ctx, which, own); err != nil {
-				return err
-			}
+	for _, which := range everyTool(NFT) {
+		own := slices.DeleteFunc(slices.Clone(chains), func(c interception.ForeignChain) bool { return !which.has(c) })
+		if len(own) == 0 {
+			continue
+		}
+		if err := t.removeForeign(ctx, which, own); err != nil {
+			return err
 		}
 	}
 	return d.removeForeignSets(ctx, ns, chains)

@@ -42,7 +42,7 @@ func (a *ownedRules) foreign(ctx context.Context) ([]interception.ForeignChain, 
 		return nil, err
 	}
 	var chains []interception.ForeignChain
-	for _, t := range a.ordered() {
+	for _, t := range everyTool(a.s.flavour) {
 		if t.flavour == Legacy && !found.legacy[t.family] || t.flavour == NFT && len(found.nft[t.family]) == 0 {
 			continue
 		}

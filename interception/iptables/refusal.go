@@ -99,12 +99,11 @@ func lacking() []string {
 }
 
 func programError(program string, out Output, err error) error {
-	var nsenter *nsenterMissingError
-	if errors.As(err, &nsenter) {
+	if errors.Is(err, errNoNsenter) {
 		return fmt.Errorf("%s: %w", program, err)
 	}
 	if notThere(err) {
-		return &missingError{fmt.Errorf("program %s: %w: %w: install iptables where this runs", program, interception.ErrUnsupported, err)}
+		return fmt.Errorf("program %s: %w: %w: install iptables where this runs", program, errMissing, err)
 	}
 	text := said(string(out.Stderr))
 	if text == "" {
@@ -126,21 +125,12 @@ func notThere(err error) bool {
 	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
 }
 
-type missingError struct{ error }
-
-// Unwrap returns the reason.
-func (e *missingError) Unwrap() error { return e.error }
-
-// nsenterMissingError means that nsenter is missing, whether or not iptables exists.
-type nsenterMissingError struct{ error }
-
-// Unwrap returns the reason.
-func (e *nsenterMissingError) Unwrap() error { return e.error }
-
-func isMissing(err error) bool {
-	var missing *missingError
-	return errors.As(err, &missing)
-}
+// errMissing means that a program of iptables is missing, and errNoNsenter that nsenter is, whether
+// or not iptables exists.
+var (
+	errMissing   = fmt.Errorf("%w", interception.ErrUnsupported)
+	errNoNsenter = fmt.Errorf("%w without the program", interception.ErrUnsupported)
+)
 
 // idMap has the ids of a user namespace (user_namespaces(7), uid_map).
 type idMap []idRange

@@ -57,19 +57,16 @@ func (a *ownedRules) look(ctx context.Context) error {
 		return err
 	}
 	a.s = standing{rules: map[tool]ruleset{}}
-	for _, flavour := range []Flavour{NFT, Legacy} {
-		for _, family := range families() {
-			t := tool{flavour, family}
-			if !found.mayOwn(t, a.prefix) {
-				continue
-			}
-			err := a.read(ctx, t)
-			if flavour == Legacy && a.options.Flavour != Legacy && isMissing(err) {
-				continue // another installation of iptables made these tables
-			}
-			if err != nil {
-				return err
-			}
+	for _, t := range everyTool(NFT) {
+		if !found.mayOwn(t, a.prefix) {
+			continue
+		}
+		err := a.read(ctx, t)
+		if t.flavour == Legacy && a.options.Flavour != Legacy && errors.Is(err, errMissing) {
+			continue // another installation of iptables made these tables
+		}
+		if err != nil {
+			return err
 		}
 	}
 	if err := a.lookForSets(); err != nil {
@@ -183,7 +180,7 @@ func (a *ownedRules) putRules(ctx context.Context, fresh bool, record route.Reco
 	}
 	if fresh && record.IsEmpty() {
 		err := a.create(ctx, texts)
-		if a.options.Flavour != Automatic || a.s.flavour != NFT || !isMissing(err) {
+		if a.options.Flavour != Automatic || a.s.flavour != NFT || !errors.Is(err, errMissing) {
 			return err
 		}
 		a.s.flavour = Legacy

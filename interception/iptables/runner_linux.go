@@ -122,11 +122,6 @@ func maskNames() error {
 	return nil
 }
 
-func errNoNsenter() error {
-	return fmt.Errorf("the network namespace belongs to another user namespace, where iptables has to run for conditions on a socket's owner: "+
-		"%w without nsenter: set Options.Nsenter, or use nftables", interception.ErrUnsupported)
-}
-
 // exitNotFound is the exit code of nsenter and shells when the program to start is missing.
 const exitNotFound = 127
 
@@ -137,9 +132,9 @@ func nsenterError(nsenter string, err error) error {
 	case err == nil:
 		return nil
 	case notThere(err):
-		return &nsenterMissingError{fmt.Errorf("%w without the program %s: %w: install util-linux where this runs, or use nftables: the pod "+
+		return fmt.Errorf("%w %s: %w: install util-linux where this runs, or use nftables: the pod "+
 			"has users of its own (hostUsers: false), and the kernel takes rules about the owner of a socket only from among these",
-			interception.ErrUnsupported, nsenter, err)}
+			errNoNsenter, nsenter, err)
 	case errors.As(err, &exit) && exit.ExitCode() == exitNotFound:
 		return fmt.Errorf("%w: %w", exec.ErrNotFound, err)
 	default:
@@ -150,7 +145,8 @@ func nsenterError(nsenter string, err error) error {
 // enterUsers makes the program start in the user namespace that owns the network namespace.
 func (t *tools) enterUsers(c *Command) error {
 	if t.options.Nsenter == nil {
-		return errNoNsenter()
+		return fmt.Errorf("the network namespace belongs to another user namespace, where iptables has to run for conditions on a socket's owner: "+
+			"%w without nsenter: set Options.Nsenter, or use nftables", interception.ErrUnsupported)
 	}
 	user := fmt.Sprintf("--user=/proc/self/fd/%d", firstFD+len(c.Files))
 	c.Files = append(c.Files, t.users)

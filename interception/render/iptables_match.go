@@ -3,7 +3,6 @@
 package render
 
 import (
-	"fmt"
 	"math"
 	"net/netip"
 	"slices"
@@ -79,10 +78,10 @@ func (x *xtables) conditions(m interception.Match) xtConditions {
 	owners(&c, "--uid-owner", m.UID.Present(), m.UID.Negated(), m.UID.Set())
 	owners(&c, "--gid-owner", m.GID.Present(), m.GID.Negated(), m.GID.Set())
 	if m.Mark.Present() {
-		c.is("-m mark " + not(m.Mark.Negated()) + "--mark " + matched(m.Mark.Set()))
+		c.is("-m mark " + not(m.Mark.Negated()) + "--mark " + m.Mark.Set().String())
 	}
 	if m.ConnMark.Present() {
-		c.is("-m connmark " + not(m.ConnMark.Negated()) + "--mark " + matched(m.ConnMark.Set()))
+		c.is("-m connmark " + not(m.ConnMark.Negated()) + "--mark " + m.ConnMark.Set().String())
 	}
 	if m.State.Present() {
 		c.is("-m conntrack " + not(m.State.Negated()) + "--ctstate " + states(m.State.Set()))
@@ -212,14 +211,6 @@ func not(negated bool) string {
 		return "! "
 	}
 	return ""
-}
-
-// matched returns a mark to compare with, without the mask if that is whole.
-func matched(m interception.MarkBits) string {
-	if m.Mask == ^interception.Mark(0) {
-		return fmt.Sprintf("%#x", uint32(m.Value))
-	}
-	return written(m)
 }
 
 // states returns the states in the order of iptables-save.
