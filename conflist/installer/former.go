@@ -37,20 +37,16 @@ func (c *config) removeFormer() {
 	var gone []string
 	var problems []error
 	for _, path := range current.Former {
-		directory := c.in(filepath.Dir(path))
-		if _, err := os.Stat(directory.Path); isMissing(err) {
+		directory := filepath.Dir(path)
+		if _, err := os.Stat(directory); isMissing(err) {
 			continue
 		}
-		c.removeStale(directory.Path, staleAfter)
-		removed, err := directory.Remove(filepath.Base(path))
-		if err != nil {
+		c.removeStale(directory, staleAfter)
+		if err := c.remove(path, "the plugin's former kubeconfig"); err != nil {
 			problems = append(problems, err)
 			continue
 		}
 		gone = append(gone, path)
-		if removed {
-			c.options.emit(News, "removed the plugin's former kubeconfig", "file", path)
-		}
 	}
 	if len(gone) > 0 {
 		problems = append(problems, c.claims.update(c.observer, func(c *claim) {

@@ -4,6 +4,7 @@ package installer
 
 import (
 	"context"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -86,6 +87,15 @@ func (i *Installer) catchUp(directories ...filesystem.Directory) {
 			i.options.emit(Warning, "can't make sure that an earlier process's changes are on the disk", "error", err)
 		}
 	}
+}
+
+// remove removes a file, if it exists, and reports it.
+func (i *Installer) remove(path, what string) error {
+	removed, err := i.in(filepath.Dir(path)).Remove(filepath.Base(path))
+	if removed {
+		i.options.emit(News, "removed "+what, "file", path)
+	}
+	return err
 }
 
 // staleAfter is the age at which a temporary file counts as a leftover. Another daemon may still be

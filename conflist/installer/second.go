@@ -64,10 +64,5 @@ func (i *Installer) removeSecond() error {
 	if !i.hasSecond() {
 		return nil
 	}
-	second := i.in(i.options.SecondBinDir)
-	removed, err := second.Remove(i.options.plugin())
-	if removed {
-		i.options.emit(News, "removed a binary", "file", second.In(i.options.plugin()))
-	}
-	return errors.Join(err, i.unmarkSecond())
+	return errors.Join(i.remove(i.in(i.options.SecondBinDir).In(i.options.plugin()), "a binary"), i.unmarkSecond())
 }

@@ -229,11 +229,7 @@ func (i *Installer) listFiles() ([]string, error) {
 func (i *Installer) removeKubeconfig(current claim) error {
 	var problems *multierror.Error
 	for _, path := range current.kubeconfigs(i.options.kubeconfigPath()) {
-		removed, err := i.in(filepath.Dir(path)).Remove(filepath.Base(path))
-		if removed {
-			i.options.emit(News, "removed the plugin's kubeconfig", "file", path)
-		}
-		problems = multierror.Append(problems, err)
+		problems = multierror.Append(problems, i.remove(path, "the plugin's kubeconfig"))
 		for _, name := range i.options.Records {
 			_, err := i.in(filepath.Dir(path)).Remove(name)
 			problems = multierror.Append(problems, err)
@@ -262,11 +258,7 @@ func (i *Installer) needed(current claim) (binaries []string, reason string, err
 func (i *Installer) removeBinaries(names []string) error {
 	var problems *multierror.Error
 	for _, name := range names {
-		removed, err := i.binDir().Remove(name)
-		if removed {
-			i.options.emit(News, "removed a binary", "file", i.binDir().In(name))
-		}
-		problems = multierror.Append(problems, err)
+		problems = multierror.Append(problems, i.remove(i.binDir().In(name), "a binary"))
 	}
 	return multierror.Append(problems, i.removeSecond()).ErrorOrNil()
 }
