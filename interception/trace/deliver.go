@@ -11,12 +11,20 @@ import (
 // deliver finds the socket for a packet that has passed Input: the one that TProxyTo chose, one
 // that has the connection, or a listener. Listeners refuse packets that do not begin a connection.
 func (w *walk) deliver() Outcome {
+	if w.carried != nil {
+		if link, ok := w.network.unpacks(*w.carried, w.header); ok {
+			return Outcome{Verdict: Delivered, Tunnel: link}
+		}
+	}
 	taker := w.taker
 	if taker == nil {
 		taker = w.connected()
 	}
 	if taker == nil {
 		listener, ok := w.network.listener(w.protocol, w.header.Dst)
+		if w.protocol == ICMP {
+			listener, ok = Listener{Name: "kernel", Protocol: ICMP}, w.packet.opens()
+		}
 		if !ok {
 			return Outcome{Verdict: Refused}
 		}
@@ -38,7 +46,7 @@ func (w *walk) accepted(l Listener) *End {
 // a living connection without a flow, all that is known is that the socket expects the packet as it
 // was sent.
 func (w *walk) connected() *End {
-	if w.packet.opens() && w.protocol == interception.ProtocolTCP {
+	if w.packet.opens() && w.protocol != interception.ProtocolUDP {
 		return nil // the socket of a connection takes no second opening
 	}
 	if w.known != nil {

@@ -44,6 +44,15 @@
 // Unroutable. The policy rules are evaluated in the order of their priorities: the local table,
 // then the tables of plans whose mark the packet has, then the main table.
 //
+// # Several namespaces
+//
+// [Trace] ends where the packet leaves its namespace. [Follow] goes on: by the [Wire] at the link
+// into the next namespace, and by tunnels (VXLAN, GENEVE), whose outer packets are walked too. Its
+// [Journey] has an Outcome for each namespace on the way, and its [Flows] are what all of them know:
+//
+//	first, err := trace.Follow(world, packet, nil)
+//	answer, err := trace.Follow(world, first.End().Answer(trace.Socket{Namespace: "server"}), first.Flows)
+//
 // # Flows
 //
 // After raw, connection tracking finds the [Flow] of a packet by its zone, addresses and ports, or
@@ -82,7 +91,7 @@
 //
 // # Non-goals
 //
-// Packets are TCP or UDP. Of a TCP connection neither sequence numbers nor the state machine are
+// Packets are TCP, UDP or echo requests and replies of ICMP. Of a TCP connection neither sequence numbers nor the state machine are
 // kept: a packet of a known flow is invalid only by impossible flags, or before there was an
 // answer. Connection tracking is on (in a kernel, some rule must require it), picks up connections
 // midway, and no two flows compete for a port. Packets that a rejection sends are not followed.
@@ -92,7 +101,10 @@
 //
 // An entry at the priority of connection tracking or nat is evaluated before it.
 //
-// Apart from [Namespace] Forwards and the sysctls of its plans, a namespace has the kernel's
-// default settings (rp_filter not strict, tcp_fwmark_accept off), except for what plans require of
-// route_localnet and accept_local. The neighbour at the other end of a link is not modelled.
+// Apart from [Namespace] Forwards and Sysctls and the sysctls of its plans, a namespace has the
+// kernel's default settings. Trace does not ask for the neighbour at the other end of a link;
+// Follow does, but no rule sees its question.
+//
+// Bridges have no rules of their own and no settings that send their packets through those of IP
+// (bridge-nf-call-iptables). MTUs are not modelled.
 package trace

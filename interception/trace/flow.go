@@ -14,7 +14,7 @@ import (
 // and the sockets at its ends. [Outcome.Flow] is the flow after the first packet; pass it on in
 // [Packet.Flow].
 type Flow struct {
-	// Protocol is TCP or UDP.
+	// Protocol is TCP, UDP or [ICMP].
 	Protocol interception.Protocol
 	// Zone is the connection tracking zone of the entry.
 	Zone uint16
@@ -112,10 +112,23 @@ func (w *walk) track() {
 		return // a packet that comes back by lo brings its flow along
 	}
 	tuple := w.header.tuple()
+	if at := slices.IndexFunc(w.flows, func(f *Flow) bool { return f.has(w.protocol, zone, tuple) }); at >= 0 {
+		w.known = w.flows[at]
+	}
 	if w.known.has(w.protocol, zone, tuple) {
 		w.recognise(*w.known, tuple == w.known.Reply)
 	} else if w.begins() {
 		w.flow = &Flow{Protocol: w.protocol, Zone: zone, Original: tuple, Reply: tuple.reversed(), Midstream: !w.packet.opens()}
+	}
+}
+
+// search chooses the flow of the packet, whatever its zone, among those of its [Journey].
+func (w *walk) search() {
+	tuple := w.header.tuple()
+	for _, f := range w.flows {
+		if f.Protocol == w.protocol && (tuple == f.Original || tuple == f.Reply) && (w.known == nil || w.known.Untracked) {
+			w.known = f
+		}
 	}
 }
 
@@ -147,7 +160,7 @@ func (w *walk) plausible() bool {
 // the kernel is loose by default (net.netfilter.nf_conntrack_tcp_loose), one mid-connection.
 func (w *walk) begins() bool {
 	if w.protocol != interception.ProtocolTCP {
-		return true
+		return w.packet.opens()
 	}
 	answers := w.flags&(interception.FlagSYN|interception.FlagACK) == interception.FlagSYN|interception.FlagACK
 	return w.flags&(interception.FlagFIN|interception.FlagRST) == 0 && !answers

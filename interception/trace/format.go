@@ -48,6 +48,8 @@ func (o Outcome) end() string {
 // taker returns the socket that took the packet, with the addresses that it learns.
 func (o Outcome) taker() string {
 	switch {
+	case o.Tunnel != "":
+		return fmt.Sprintf("tunnel %s at %s, from %s", o.Tunnel, o.Header.Dst, o.Header.Src)
 	case o.Socket != nil:
 		return fmt.Sprintf("%s at %s, from %s", o.Socket, o.Header.Dst, o.Header.Src)
 	case o.Listener == Listener{}:

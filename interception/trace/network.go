@@ -5,6 +5,7 @@ package trace
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/meshcni/meshcni/interception"
@@ -27,7 +28,8 @@ type Routing struct {
 	Namespace
 	// Own is the number of links of the namespace's own; the plans' links follow them.
 	Own int
-	// Routes are those of the plans, in their order. No table is 0: the main table has its number.
+	// Routes are those of the namespace's own and of the plans, in their order. No table is 0: the
+	// main table has its number.
 	Routes []interception.Route
 	// Rules are the kernel's policy rules and those of the plans, in the order of evaluation.
 	Rules   []interception.PolicyRule
@@ -36,16 +38,23 @@ type Routing struct {
 
 // Routing returns the namespace with its plans, which must be valid. It leaves out an address on a
 // link that the namespace lacks.
-func (n Namespace) Routing() *Routing {
+func (n Namespace) Routing() *Routing { return n.routing(nil) }
+
+// routing is Routing with the links that plans of other namespaces make here.
+func (n Namespace) routing(peers []Link) *Routing {
 	s := &Routing{Namespace: n, Own: len(n.Links), sysctls: map[string]int{}}
+	maps.Copy(s.sysctls, n.Sysctls)
+	for _, r := range n.Routes {
+		s.add(r)
+	}
 	s.Rules = []interception.PolicyRule{
 		{Table: localTable}, {Table: mainTable, Priority: mainPriority}, {Family: interception.IPv4, Table: defaultTable, Priority: defaultPriority},
 	}
-	s.Links = slices.Clone(n.Links)
+	s.Links = slices.Concat(n.Links, peers)
 	for _, plan := range n.Plans {
 		for link := range interception.ObjectsOf[interception.Link](plan) {
 			if _, there := s.link(link.Name); !there {
-				s.Links = append(s.Links, Link{Name: link.Name})
+				s.Links = append(s.Links, Link{Name: link.Name, VXLAN: link.VXLAN, Geneve: link.Geneve})
 			}
 		}
 	}
@@ -87,6 +96,24 @@ func (n *Routing) SwitchedOn(setting string, link interception.Interface) bool {
 	return n.sysctls["ipv4/conf/all/"+setting] != 0 || n.sysctls["ipv4/conf/"+string(link)+"/"+setting] != 0
 }
 
+// SourceFilter returns how IPv4 validates the sources of packets that come by a link (rp_filter): 0
+// for not at all, 1 for strictly, 2 for loosely.
+func (n *Routing) SourceFilter(link interception.Interface) int {
+	return max(n.sysctls["ipv4/conf/all/rp_filter"], n.sysctls["ipv4/conf/"+string(link)+"/rp_filter"])
+}
+
+// Forwarding reports whether the namespace forwards packets of a family.
+func (n *Routing) Forwarding(family interception.Family) bool {
+	key := "ipv4/ip_forward"
+	if family == interception.IPv6 {
+		key = "ipv6/conf/all/forwarding"
+	}
+	if value, set := n.sysctls[key]; set {
+		return value != 0
+	}
+	return n.Forwards
+}
+
 // acceptsMarks reports whether the connections that a TCP listener without a mark accepts, over
 // either family, have the mark of the packet that opened them (include/net/inet_sock.h,
 // inet_request_mark).
@@ -112,8 +139,13 @@ func (n *Routing) Target(r interception.PolicyRule) (int, bool) {
 type network struct{ *Routing }
 
 // withPlans returns the namespace with its plans, which are valid.
-func (n Namespace) withPlans() (*network, error) {
-	s := n.Routing()
+func (n Namespace) withPlans(peers []Link) (*network, error) {
+	s := n.routing(peers)
+	for _, r := range n.Routes {
+		if err := s.lacks(r); err != nil {
+			return nil, fmt.Errorf("route to %s: %w", r.Destination, err)
+		}
+	}
 	for _, plan := range n.Plans {
 		for a := range interception.ObjectsOf[interception.Address](plan) {
 			if _, ok := s.link(a.Device); !ok {

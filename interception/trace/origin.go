@@ -31,6 +31,8 @@ func (p Packet) enter(networks []*network) (*network, error) {
 		name = origin.Namespace
 	case Arrival:
 		name = origin.Namespace
+	case Tunnel:
+		return nil, errTunnel
 	default:
 		return nil, errors.New("it starts nowhere: set From to a Socket or an Arrival")
 	}
@@ -51,8 +53,8 @@ func (p Packet) enter(networks []*network) (*network, error) {
 
 // validate checks the packet's fields against the namespace it starts in.
 func (p Packet) validate(n *network) error {
-	if p.Protocol != interception.ProtocolTCP && p.Protocol != interception.ProtocolUDP {
-		return fmt.Errorf("protocol %s is not traced: use tcp or udp", p.Protocol)
+	if p.Protocol != interception.ProtocolTCP && p.Protocol != interception.ProtocolUDP && p.Protocol != ICMP {
+		return fmt.Errorf("protocol %s is not traced: use tcp, udp or icmp", p.Protocol)
 	}
 	if p.Protocol != interception.ProtocolTCP && p.Flags != 0 {
 		return fmt.Errorf("%s has no flags: leave them out", p.Protocol)
@@ -65,7 +67,9 @@ func (p Packet) validate(n *network) error {
 
 func (p Packet) validateDst(n *network) error {
 	switch addr := p.Dst.Addr(); {
-	case p.Dst.Port() == 0:
+	case p.Protocol == ICMP && p.Dst.Port() != 0 && (p.Src.Port() != 0 || !p.Src.IsValid()):
+		return errors.New("an echo request has port 0 in its destination, a reply in its source")
+	case p.Protocol != ICMP && p.Dst.Port() == 0:
 		return errors.New("the destination needs a port")
 	case addr.IsUnspecified():
 		return errors.New("the destination is the unspecified address: name the loopback address, which sockets take for it")

@@ -29,6 +29,8 @@ type Outcome struct {
 	// Socket is the socket that opened the connection, if that took the packet, which is then an
 	// answer; else nil.
 	Socket *Socket
+	// Tunnel is the link that took the packet and unpacks what is within it, in a [Journey]; else "".
+	Tunnel interception.Interface
 	// OriginalDst is the packet's first destination. It is what the listener's socket reads from
 	// SO_ORIGINAL_DST, which the kernel supports for TCP only, if it is tracked and in no zone of
 	// its own. It is zero if no listener took the packet.
@@ -95,6 +97,15 @@ const (
 	Unreachable
 	// Discarded: a route of a plan is a black hole (EINVAL).
 	Discarded
+	// Filtered: the route to its source does not lead back by the link that it came by, or there is
+	// none (rp_filter).
+	Filtered
+	// NoNeighbour: no end of the wire has the address of the next hop.
+	NoNeighbour
+	// Expired: it was forwarded too often.
+	Expired
+	// Circular: a tunnel's packets are sent by the tunnel itself.
+	Circular
 )
 
 // String returns the cause in words.
@@ -110,6 +121,14 @@ func (c Cause) String() string {
 		return "a route says that the destination cannot be reached"
 	case Discarded:
 		return "a route discards what goes there"
+	case Filtered:
+		return "the way back to its source is not by this link (rp_filter)"
+	case NoNeighbour:
+		return "no neighbour has the address of the next hop"
+	case Expired:
+		return "it was forwarded too often"
+	case Circular:
+		return "a tunnel leads into itself"
 	default:
 		return "no cause"
 	}

@@ -104,7 +104,7 @@ func TestZeroOutcome(t *testing.T) {
 	if got := trace.Verdict(9).String(); got != "no verdict" {
 		t.Errorf("got %q", got)
 	}
-	if got := trace.Cause(9).String(); got != "no cause" {
+	if got := trace.Cause(99).String(); got != "no cause" {
 		t.Errorf("got %q", got)
 	}
 	for verdict, want := range map[trace.Verdict]string{

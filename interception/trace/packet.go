@@ -13,12 +13,17 @@ import (
 // (net.ipv4.ip_local_port_range).
 const EphemeralPort = 32768
 
+// ICMP is the protocol of echo requests and replies, of ICMP for IPv4 and of ICMPv6 for IPv6
+// ([Packet.Protocol]).
+const ICMP interception.Protocol = 1
+
 // Packet is a packet of a connection (TCP) or of an exchange (UDP); with zero Flags and Flow, the
 // first one. [Outcome.Answer] and [Outcome.Next] return the following ones.
 type Packet struct {
 	// From is where the packet starts: a [Socket] or an [Arrival].
 	From Origin
-	// Protocol is TCP or UDP.
+	// Protocol is TCP, UDP or [ICMP]. Of ICMP there are echo requests, whose Dst has port 0, and
+	// replies, whose Src has port 0; the port at the other end is the identifier.
 	Protocol interception.Protocol
 	// Src is the source. For a socket the address may be left out, and the kernel's choice is used;
 	// a given address must be local, as bind(2) requires. Port 0 means [EphemeralPort].
@@ -35,7 +40,8 @@ type Packet struct {
 	Flow *Flow
 }
 
-// Origin is where a packet starts. It is sealed: only [Socket] and [Arrival] implement it.
+// Origin is where a packet starts. It is sealed: only [Socket], [Arrival] and [Tunnel] implement
+// it.
 type Origin interface {
 	fmt.Stringer
 	origin()
@@ -63,6 +69,9 @@ type Arrival struct {
 	// Link is the link's name. It is not lo: what comes in by lo left a socket of the same
 	// namespace.
 	Link interception.Interface
+	// Mark is the mark of the packet as it comes in: that of the outer packet if the link is a
+	// tunnel, and usually 0 for others.
+	Mark interception.Mark
 }
 
 // Header is the part of a packet that rules can change.
@@ -79,31 +88,29 @@ func (Arrival) origin() {}
 // "transparent" if they apply.
 func (s Socket) String() string {
 	text := fmt.Sprintf("uid %d gid %d", s.UID, s.GID)
-	if s.Mark != 0 {
-		text += fmt.Sprintf(" mark 0x%x", uint32(s.Mark))
-	}
+	text += markText(s.Mark)
 	if s.Transparent {
 		text += " transparent"
 	}
 	return text
 }
 
-// String returns "in eth0" with the link's name.
-func (a Arrival) String() string { return "in " + string(a.Link) }
+// String returns "in eth0" with the link's name, followed by "mark 0x539" unless the mark is 0.
+func (a Arrival) String() string { return "in " + string(a.Link) + markText(a.Mark) }
 
 // String returns source and destination, such as "10.244.0.2:32768 > 192.0.2.1:80", followed by the
 // mark unless it is 0.
 func (h Header) String() string {
-	if h.Mark == 0 {
-		return fmt.Sprintf("%s > %s", h.Src, h.Dst)
-	}
-	return fmt.Sprintf("%s > %s mark 0x%x", h.Src, h.Dst, uint32(h.Mark))
+	return fmt.Sprintf("%s > %s", h.Src, h.Dst) + markText(h.Mark)
 }
 
 // String returns the packet in one line, such as "tcp uid 1000 gid 1000 10.244.0.2:32768 >
 // 192.0.2.1:80", with "flags ack" after the protocol if Flags is not zero.
 func (p Packet) String() string {
 	text := p.Protocol.String()
+	if p.Protocol == ICMP {
+		text = "icmp"
+	}
 	if p.Flags != 0 {
 		text += " flags " + p.Flags.String()
 	}
@@ -117,8 +124,13 @@ func (p Packet) String() string {
 // header returns the packet's header at its start.
 func (p Packet) header() Header {
 	h := Header{Src: p.Src, Dst: p.Dst}
-	if socket, ok := p.From.(Socket); ok {
-		h.Mark = socket.Mark
+	switch from := p.From.(type) {
+	case Socket:
+		h.Mark = from.Mark
+	case Arrival:
+		h.Mark = from.Mark
+	case Tunnel:
+		h.Mark = from.Mark
 	}
 	return h
 }
@@ -131,7 +143,10 @@ func (p Packet) flags() interception.TCPFlag {
 	return p.Flags
 }
 
-// opens reports whether a listener takes the packet.
+// opens reports whether a listener takes the packet; of ICMP, whether it is a request.
 func (p Packet) opens() bool {
+	if p.Protocol == ICMP {
+		return p.Dst.Port() == 0
+	}
 	return p.Protocol != interception.ProtocolTCP || interception.Opening().Matches(p.flags())
 }

@@ -16,9 +16,10 @@ import (
 //	tcp uid 1000 gid 1000 > 192.0.2.1:443                        from a socket, by its user and group
 //	tcp uid 1337 gid 1337 127.0.0.6:40000 > 10.244.0.2:8080      with a source of its own
 //	tcp in eth0 192.0.2.9:40000 > 10.244.0.2:8080                from a link
+//	icmp uid 1000 gid 1000 > 192.0.2.1:0                         an echo request
 //
-// "mark 0x539" and "transparent" may follow a socket's ids; "flags syn,ack" may follow TCP. The
-// packet may still be impossible in a certain world: [Trace] reports that.
+// "mark 0x539" may follow a socket's ids or a link, and "transparent" a socket's; "flags syn,ack" may
+// follow TCP. The packet may still be impossible in a certain world: [Trace] reports that.
 func ParsePacket(line string) (Packet, error) {
 	head, tail, found := strings.Cut(line, ">")
 	words := strings.Fields(head)
@@ -56,8 +57,10 @@ func parseProtocol(word string) (interception.Protocol, error) {
 		return interception.ProtocolTCP, nil
 	case "udp":
 		return interception.ProtocolUDP, nil
+	case "icmp":
+		return ICMP, nil
 	default:
-		return 0, fmt.Errorf("%q is not a protocol: write tcp or udp", word)
+		return 0, fmt.Errorf("%q is not a protocol: write tcp, udp or icmp", word)
 	}
 }
 
@@ -80,12 +83,13 @@ func parseFlags(words []string) (interception.TCPFlag, []string, error) {
 	return flags, words[2:], nil
 }
 
-// parseOrigin parses "uid N gid N [mark N] [transparent]" or "in LINK" and returns the remaining
+// parseOrigin parses "uid N gid N [mark N] [transparent]" or "in LINK [mark N]" and returns the remaining
 // words.
 func parseOrigin(words []string) (Origin, []string, error) {
 	switch {
 	case len(words) >= 2 && words[0] == "in":
-		return Arrival{Link: interception.Interface(words[1])}, words[2:], nil
+		mark, rest, err := parseMark(words[2:])
+		return Arrival{Link: interception.Interface(words[1]), Mark: mark}, rest, err
 	case len(words) >= 4 && words[0] == "uid" && words[2] == "gid":
 		return parseSocket(words)
 	default:
@@ -103,17 +107,22 @@ func parseSocket(words []string) (Origin, []string, error) {
 		return nil, nil, err
 	}
 	socket, rest := Socket{UID: interception.UID(uid), GID: interception.GID(gid)}, words[4:]
-	if len(rest) >= 2 && rest[0] == "mark" {
-		mark, err := parseNumber("mark", rest[1])
-		if err != nil {
-			return nil, nil, err
-		}
-		socket.Mark, rest = interception.Mark(mark), rest[2:]
+	if socket.Mark, rest, err = parseMark(rest); err != nil {
+		return nil, nil, err
 	}
 	if len(rest) >= 1 && rest[0] == "transparent" {
 		socket.Transparent, rest = true, rest[1:]
 	}
 	return socket, rest, nil
+}
+
+// parseMark parses an optional "mark N" and returns the remaining words.
+func parseMark(words []string) (interception.Mark, []string, error) {
+	if len(words) < 2 || words[0] != "mark" {
+		return 0, words, nil
+	}
+	mark, err := parseNumber("mark", words[1])
+	return interception.Mark(mark), words[2:], err
 }
 
 // parseNumber parses a 32-bit number in Go's notation.

@@ -33,7 +33,8 @@ func TestParsePacketRefuses(t *testing.T) {
 	for _, line := range []string{
 		"",
 		"tcp uid 1000 gid 1000 192.0.2.1:443",
-		"icmp uid 1000 gid 1000 > 192.0.2.1:443",
+		"sctp uid 1000 gid 1000 > 192.0.2.1:443",
+		"tcp in eth0 mark red 192.0.2.9:1 > 192.0.2.1:443",
 		"tcp flags xmas uid 1000 gid 1000 > 192.0.2.1:443",
 		"tcp flags ack, uid 1000 gid 1000 > 192.0.2.1:443",
 		"tcp flags ack > 192.0.2.1:443",

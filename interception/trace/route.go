@@ -19,6 +19,10 @@ type route struct {
 	// borrowed reports whether it is foreign by a plan's table: for IPv4, a local route in the
 	// table "local" makes an own address.
 	borrowed bool
+	// gateway is the next hop; the zero Addr is the destination itself or, for a default route that
+	// links imply, anyone at the other end.
+	gateway netip.Addr
+	anyone  bool
 	// source is the route's preferred source, or the zero Addr.
 	source netip.Addr
 	// cause is why the route discards the packet; it then has no link.
@@ -98,7 +102,7 @@ func (n *network) taking(r interception.Route, to netip.Addr) route {
 	case interception.RouteUnicast:
 	}
 	link, _ := n.link(r.Device)
-	return route{link: link, source: r.Source}
+	return route{link: link, gateway: r.Gateway, source: r.Source}
 }
 
 // ImpliedMetric returns the metric of a route of some prefix length that the addresses of links
@@ -131,7 +135,7 @@ func (n *network) implied(table interception.RoutingTable, to netip.Addr) (route
 			}
 		}
 	}
-	return route{link: best}, bits
+	return route{link: best, anyone: bits == 0}, bits
 }
 
 // covers returns the length of the link's longest prefix that holds the address: 0 by the implied
@@ -188,30 +192,21 @@ func onArrival(h Header) Cause {
 // onInput reports why the routing of a packet from a link discards it (net/ipv4/route.c,
 // ip_route_input_slow).
 func (n *network) onInput(h Header, link interception.Interface) Cause {
-	src, dst := h.Src.Addr(), h.Dst.Addr()
-	if dst.Is4() {
-		loops := (src.IsLoopback() || dst.IsLoopback()) && !n.SwitchedOn("route_localnet", link)
-		if loops || n.ownSource(src, dst) && !n.SwitchedOn("accept_local", link) {
-			return Martian
+	found, cause := n.route(h.selectors(link))
+	local := cause == 0 && found.link.Name == loopback
+	if h.Dst.Addr().Is4() {
+		out := loopback // what the kernel looks the source up for
+		if cause == 0 && n.Forwarding(interception.IPv4) {
+			out = found.link.Name
+		}
+		if discards := n.sourceCause(h, link, out); discards != 0 {
+			return discards
 		}
 	}
-	if found, cause := n.route(h.selectors(link)); cause != 0 || found.link.Name != loopback {
+	if !local {
 		return NotLocal
 	}
 	return 0
-}
-
-// ownSource reports whether IPv4 takes the source of an incoming packet for its own. With custom
-// routes or rules, the kernel consults all of them, else only the addresses
-// (net/ipv4/fib_frontend.c, fib_validate_source). The lookup is that of an answer which a socket
-// here would send, without a mark, which source validation ignores
-// (net.ipv4.conf.all.src_valid_mark).
-func (n *network) ownSource(src, dst netip.Addr) bool {
-	if n.Custom() {
-		found, cause := n.route(selectors{src: dst, dst: src, in: loopback})
-		return cause == 0 && found.link.Name == loopback
-	}
-	return n.hasAddress(src)
 }
 
 // onOutput reports why no packet leaves a socket: by the link found for it, from its source.

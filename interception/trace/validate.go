@@ -3,10 +3,12 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/meshcni/meshcni/interception"
 )
@@ -23,21 +25,25 @@ func (w World) networks() ([]*network, error) {
 	if len(w.Namespaces) == 0 {
 		return nil, fmt.Errorf("%w: it has no namespace: Sidecar makes one of a plan", ErrWorld)
 	}
+	wires, peers := w.wires()
 	networks := make([]*network, len(w.Namespaces))
 	for i, n := range w.Namespaces {
 		if slices.IndexFunc(w.Namespaces, func(o Namespace) bool { return o.Name == n.Name }) != i {
 			return nil, fmt.Errorf("%w: two namespaces are called %q: give each its own name", ErrWorld, n.Name)
 		}
 		var err error
-		if networks[i], err = n.checked(); err != nil {
+		if networks[i], err = n.checked(peers[n.Name]); err != nil {
 			return nil, fmt.Errorf("%w: namespace %q: %w", ErrWorld, n.Name, err)
 		}
+	}
+	if err := validateWires(wires, networks); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrWorld, err)
 	}
 	return networks, nil
 }
 
 // checked returns the namespace with its plans, if it could exist.
-func (n Namespace) checked() (*network, error) {
+func (n Namespace) checked(peers []Link) (*network, error) {
 	if _, ok := n.link(loopback); !ok {
 		return nil, errors.New("it has no link lo: add Loopback()")
 	}
@@ -45,6 +51,9 @@ func (n Namespace) checked() (*network, error) {
 		if err := n.validateLink(&n.Links[i]); err != nil {
 			return nil, err
 		}
+	}
+	if err := n.validateRoutes(); err != nil {
+		return nil, err
 	}
 	for i, plan := range n.Plans {
 		if plan == nil {
@@ -54,10 +63,10 @@ func (n Namespace) checked() (*network, error) {
 			return nil, fmt.Errorf("plan %d, of %s: %w", i, plan.Owner, err)
 		}
 	}
-	if err := n.validateLiveSets(); err != nil {
+	if err := cmp.Or(n.validateLiveSets(), n.validateSysctls()); err != nil {
 		return nil, err
 	}
-	s, err := n.withPlans()
+	s, err := n.withPlans(peers)
 	if err != nil {
 		return nil, err
 	}
@@ -85,12 +94,43 @@ func (n *Namespace) validateLiveSets() error {
 	return nil
 }
 
+// validateRoutes checks the routes of the namespace's own as those of a plan.
+func (n *Namespace) validateRoutes() error {
+	for _, r := range n.Routes {
+		r.ID, r.Why = "route", "a route"
+		if err := (&interception.Plan{Owner: "other-program", Objects: []interception.Object{r}}).Validate(); err != nil {
+			return fmt.Errorf("route to %s: %w", r.Destination, err)
+		}
+	}
+	return nil
+}
+
+// validateSysctls refuses settings that no packet's walk depends on.
+func (n *Namespace) validateSysctls() error {
+	for key := range n.Sysctls {
+		link, ofLink := strings.CutPrefix(key, "ipv4/conf/")
+		_, setting, _ := strings.Cut(link, "/")
+		known := []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv4/tcp_fwmark_accept"}
+		ofLinks := []string{"rp_filter", "src_valid_mark", "accept_local", "route_localnet"}
+		if !slices.Contains(known, key) && (!ofLink || !slices.Contains(ofLinks, setting)) {
+			return fmt.Errorf("sysctl %s: no packet's way depends on it, or this is not known: leave it out", key)
+		}
+	}
+	return nil
+}
+
 func (n *Namespace) validateLink(l *Link) error {
 	if err := l.Name.Validate(); err != nil {
 		return err
 	}
 	if first, _ := n.link(l.Name); first != l {
 		return fmt.Errorf("two links are called %s: give each its own name", l.Name)
+	}
+	if l.VXLAN != nil && l.Geneve != nil {
+		return fmt.Errorf("link %s is VXLAN and GENEVE: it is one tunnel", l.Name)
+	}
+	if (l.VXLAN != nil || l.Geneve != nil) && (l.tunnel().port == 0 || !l.tunnel().remote.IsValid()) {
+		return fmt.Errorf("link %s: a tunnel needs the far end's address and port", l.Name)
 	}
 	for i, address := range l.Addresses {
 		switch {

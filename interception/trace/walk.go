@@ -20,25 +20,10 @@ func Trace(world World, packet Packet) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	if packet.Src.Port() == 0 {
-		packet.Src = netip.AddrPortFrom(packet.Src.Addr(), EphemeralPort)
-	}
-	w := walk{
-		network: network, packet: packet, protocol: packet.Protocol, flags: packet.flags(), header: packet.header(), known: packet.Flow,
-	}
-	var end Outcome
-	switch origin := packet.From.(type) {
-	case Socket:
-		end = w.leave(origin)
-	case Arrival:
-		end = w.arrive(origin.Link)
-	}
-	end.Packet, end.Namespace, end.Header, end.Path = w.packet, network.Name, w.header, w.path
-	end.Flow = w.leaves(end)
-	return end, nil
+	return newWalk(network, packet).run(), nil
 }
 
-// walk is a packet on its way.
+// walk is a packet on its way through a namespace.
 type walk struct {
 	network  *network
 	packet   Packet
@@ -51,6 +36,10 @@ type walk struct {
 	way route
 	// owner is the packet's socket as the hooks see it; nil when they cannot.
 	owner *Socket
+	// sender is the socket that the packet started at in this namespace, nil if it came by a link.
+	sender *Socket
+	// flows are those that known is looked for in, in a [Journey].
+	flows []*Flow
 	// known is the existing flow. flow is the packet's, nil while it has none. confirmed reports
 	// whether the flow outlives the packet: the packet has passed its last hook, or the last one
 	// before lo.
@@ -66,20 +55,53 @@ type walk struct {
 	listens bool
 	// cause is why routing within a hook failed.
 	cause Cause
-	path  []Step
+	// ttl is how many times the packet can still be forwarded.
+	ttl int
+	// carried is the tunnel whose packet this one has within, or nil.
+	carried *tunnel
+	path    []Step
+}
+
+func newWalk(n *network, packet Packet) *walk {
+	if packet.Src.Port() == 0 && (packet.Protocol != ICMP || packet.opens()) {
+		packet.Src = netip.AddrPortFrom(packet.Src.Addr(), EphemeralPort)
+	}
+	return &walk{
+		network: n, packet: packet, protocol: packet.Protocol, flags: packet.flags(), header: packet.header(), known: packet.Flow, ttl: defaultTTL,
+	}
+}
+
+// run walks from the packet's origin to its end in the namespace.
+func (w *walk) run() Outcome {
+	var end Outcome
+	switch origin := w.packet.From.(type) {
+	case Socket:
+		w.sender = &origin
+		end = w.leave(origin.Transparent)
+	case Tunnel:
+		end = w.leave(false)
+	case Arrival:
+		w.search()
+		end = w.arrive(origin.Link)
+	}
+	end.Packet, end.Namespace, end.Header, end.Path = w.packet, w.network.Name, w.header, w.path
+	end.Flow = w.leaves(end)
+	return end
 }
 
 // leave walks from a socket to the outgoing link, and on if that is lo. It fills in the packet's
 // source.
-func (w *walk) leave(socket Socket) Outcome {
+func (w *walk) leave(transparent bool) Outcome {
+	self, packs := w.packet.From.(Tunnel)
 	way, cause := w.network.route(w.header.selectors(loopback))
 	if cause == 0 && !w.packet.Src.Addr().IsValid() {
-		source := w.network.source(way, w.packet.Dst.Addr(), socket.Transparent)
+		source := w.network.source(way, w.packet.Dst.Addr(), transparent)
 		w.packet.Src = netip.AddrPortFrom(source, w.packet.Src.Port())
 		w.header.Src = w.packet.Src
 		switch {
 		case !source.IsValid():
 			cause = NoRoute
+		case packs:
 		case source.Is4(): // connect(2) looks up again (include/net/route.h, ip_route_connect); IPv6 does not
 			way, cause = w.network.route(w.header.selectors(loopback))
 		}
@@ -90,7 +112,11 @@ func (w *walk) leave(socket Socket) Outcome {
 	if cause := w.network.onOutput(way.link, w.header.Src.Addr()); cause != 0 {
 		return Outcome{Verdict: Unroutable, Cause: cause, Link: way.link.Name}
 	}
-	w.owner, w.way, w.out = &socket, way, way.link.Name
+	if packs && way.link.Name == self.Link {
+		return Outcome{Verdict: Unroutable, Cause: Circular, Link: self.Link}
+	}
+	w.search()
+	w.owner, w.way, w.out = w.sender, way, way.link.Name
 	if v := w.pass(interception.Output); v != undecided {
 		return w.stop(v, w.out)
 	}
@@ -117,7 +143,7 @@ func (w *walk) arrive(link interception.Interface) Outcome {
 	}
 	switch cause := w.network.onInput(w.header, link); {
 	case link == loopback || cause == 0:
-	case cause == NotLocal && w.network.Forwards:
+	case cause == NotLocal && w.network.Forwarding(interception.FamilyOf(w.header.Dst.Addr())):
 		return w.forward()
 	default:
 		return Outcome{Verdict: Unroutable, Cause: cause, Link: link}
@@ -137,6 +163,9 @@ func (w *walk) forward() Outcome {
 	if cause != 0 {
 		return Outcome{Verdict: Unroutable, Cause: cause}
 	}
+	if w.ttl--; w.ttl == 0 {
+		return Outcome{Verdict: Unroutable, Cause: Expired, Link: way.link.Name}
+	}
 	w.way, w.out = way, way.link.Name
 	for _, hook := range []interception.Hook{interception.Forward, interception.Postrouting} {
 		if v := w.pass(hook); v != undecided {
@@ -145,6 +174,14 @@ func (w *walk) forward() Outcome {
 	}
 	w.confirmed, w.through = w.flow != nil, true
 	return Outcome{Verdict: Sent, Link: w.out}
+}
+
+// hop returns the address of the neighbour that the packet goes to.
+func (w *walk) hop() netip.Addr {
+	if w.way.gateway.IsValid() {
+		return w.way.gateway
+	}
+	return w.header.Dst.Addr()
 }
 
 // reroute routes the packet again, after the steps since the given one changed it in Output, and

@@ -19,6 +19,9 @@ const loopback interception.Interface = "lo"
 type World struct {
 	// Namespaces are the network namespaces: at least one, with distinct names.
 	Namespaces []Namespace
+	// Wires join links of the namespaces, for [Follow]. A plan's [interception.Veth] needs none: it
+	// is a wire to its peer, which is made with it, in the namespace whose name is the veth's label.
+	Wires []Wire
 }
 
 // Namespace is a network namespace: a pod's. Its links imply its routes. The addresses of all links
@@ -40,10 +43,17 @@ type Namespace struct {
 	Plans []*interception.Plan
 	// LiveSets are the known members of the plans' live sets.
 	LiveSets []LiveSet
-	// Forwards reports whether packets that come in by one link and are not local leave by another
-	// (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding), as in a pod with a virtual machine or
-	// containers on a link of its own.
+	// Forwards reports whether packets that come in by one link and are not local leave by another,
+	// as in a pod with a virtual machine or containers on a link of its own. Sysctls say so for one
+	// family.
 	Forwards bool
+	// Routes are those of other programs than the plans' owners.
+	Routes []interception.Route
+	// Sysctls are the values that the namespace's settings have before the plans change them, by
+	// the keys of [interception.Sysctl]: ipv4/ip_forward, ipv6/conf/all/forwarding,
+	// ipv4/tcp_fwmark_accept and, in ipv4/conf of a link or of all, rp_filter, src_valid_mark,
+	// accept_local and route_localnet. Others are 0.
+	Sysctls map[string]int
 }
 
 // LiveSet lists the members of a plan's live set.
@@ -63,6 +73,9 @@ type Link struct {
 	// the order of ip-address(8). The order decides which one becomes a source and which one a
 	// redirected connection goes to.
 	Addresses []netip.Prefix
+	// VXLAN or Geneve makes the link a tunnel. A link with both is invalid.
+	VXLAN  *interception.VXLAN
+	Geneve *interception.Geneve
 }
 
 // Loopback returns the link lo with the kernel's 127.0.0.1/8 and ::1/128, and any further
