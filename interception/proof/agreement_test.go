@@ -140,6 +140,7 @@ func TestAgreesWithTrace(t *testing.T) {
 		kinds := interception.TableKinds()
 		world := sample.World(sample.Plan(choose, "test-plan", kinds...), sample.Plan(choose, "other-plan", kinds...))
 		world.Namespaces[0].Forwards = choose(2) == 0
+		world.Namespaces[0].Sysctls = sysctls(choose)
 		e := newEngine(newQuestion(defaultMaxNodes), world.Namespaces[0], &members{known: world.Namespaces[0].LiveSets})
 		domain := e.domain()
 		e.walk(domain)
@@ -160,6 +161,23 @@ func TestAgreesWithTrace(t *testing.T) {
 			t.Errorf("only %d of %d random packets are %s: they test too little", verdicts[verdict], asked, verdict)
 		}
 	}
+}
+
+// sysctls returns random settings about sources and forwarding.
+func sysctls(choose sample.Choices) map[string]int {
+	all := map[string]int{}
+	for _, key := range []string{
+		"ipv4/conf/all/rp_filter", "ipv4/conf/eth0/rp_filter", "ipv4/conf/all/src_valid_mark", "ipv4/conf/eth0/accept_local",
+		"ipv4/ip_forward", "ipv6/conf/all/forwarding",
+	} {
+		switch value := choose(6); {
+		case value < 2:
+			all[key] = value
+		case value == 2 && key[len(key)-9:] == "rp_filter":
+			all[key] = value
+		}
+	}
+	return all
 }
 
 // coincides reports whether addresses of a flow coincide that the model takes for different ones:

@@ -57,6 +57,10 @@
 // answers [Unknown] and names the rule. [Explain] has a region for it, and [Lint] assumes that it
 // may or may not match.
 //
+// A walk ends where the packet leaves the first namespace of the world. What leaves it for another
+// one, by a wire or a tunnel ([trace.World.Crosses]), meets a rule called "beyond" that may do
+// anything: what becomes of it is Unknown.
+//
 // # Live namespaces
 //
 // A state may have more than its objects:
@@ -93,8 +97,8 @@
 //
 // # Non-goals
 //
-// The non-goals of package trace apply: rules mean what they mean in nf_tables, packets are TCP or
-// UDP, and a namespace forwards only if [trace.Namespace] Forwards is set (Lint examines Forward in
-// any case). Equivalent is about the given world, with its links and listeners: plans that differ
-// only for other links are alike.
+// The non-goals of package trace apply: rules mean what they mean in nf_tables, and a namespace
+// forwards only if [trace.Namespace] Forwards or Sysctls say so (Lint examines Forward in any
+// case). Packets are TCP or UDP. Equivalent is about the given world, with its links and listeners:
+// plans that differ only for other links are alike.
 package proof

@@ -12,6 +12,7 @@ import (
 
 // The numbers for everything in doubt.
 const (
+	beyondID interception.RuleID = "beyond"
 	doubtID  interception.RuleID = "observed"
 	doubtWhy string              = "found in the kernel, and no plan can say it"
 )
@@ -34,6 +35,9 @@ type engine struct {
 	watch func(r *rule, matched ref)
 	// doubt is the rule for whatever may do anything to any packet; nil without doubts.
 	doubt *rule
+	// beyond is the rule for packets that leave by one of the links to other namespaces, crossing.
+	beyond   *rule
+	crossing []linkName
 }
 
 // table is a table of a plan.
@@ -64,7 +68,7 @@ type field struct {
 
 func newEngine(q question, n trace.Namespace, m *members) *engine {
 	e := &engine{question: q, net: &network{n.Routing()}, rules: make([]rule, 1), members: m, routed: map[selectors]routing{}}
-	total := 1
+	total := 2
 	for _, plan := range n.Plans {
 		for t := range plan.Tables() {
 			total += len(t.Entries)
@@ -105,7 +109,7 @@ func (e *engine) table(plan *interception.Plan, t interception.Table) table {
 // doubting ends the walk at its start if there are doubts: then nothing is known of any packet.
 func (e *engine) doubting(s subject) {
 	doubts := s.doubts
-	if e.net.Forwards {
+	if e.net.Forwarding(interception.IPv4) || e.net.Forwarding(interception.IPv6) {
 		doubts = slices.Concat(doubts, s.forwarding)
 	}
 	if len(doubts) == 0 {
@@ -114,7 +118,32 @@ func (e *engine) doubting(s subject) {
 	e.doubt = &rule{number: len(e.rules), owner: s.plan.Owner, plan: s.plan, Rule: interception.Rule{
 		ID: doubtID, Action: interception.Opaque{Text: strings.Join(doubts, "; ")}, Why: doubtWhy,
 	}}
-	e.rules = append(e.rules, *e.doubt) // does not reallocate: newEngine grew by one more
+	e.rules = append(e.rules, *e.doubt) // does not reallocate: newEngine grew by two more
+}
+
+// crosses makes unknown what becomes of packets that go on in another namespace of the world.
+func (e *engine) crosses(s subject, world trace.World) {
+	for _, l := range e.net.Links {
+		if world.Crosses(l.Name) {
+			e.crossing = append(e.crossing, l.Name)
+		}
+	}
+	if len(e.crossing) == 0 {
+		return
+	}
+	e.beyond = &rule{number: len(e.rules), owner: s.plan.Owner, plan: s.plan, Rule: interception.Rule{
+		ID: beyondID, Action: interception.Opaque{Text: "in another namespace"}, Why: "packets go on in another namespace of the world",
+	}}
+	e.rules = append(e.rules, *e.beyond)
+}
+
+// send ends packets that leave by a link.
+func (e *engine) send(t thread) {
+	if slices.Contains(e.crossing, t.out) {
+		e.stop(t, ending{verdict: trace.Unknown}, e.beyond)
+		return
+	}
+	e.stop(t, ending{verdict: trace.Sent, link: t.out}, nil)
 }
 
 // stop ends a thread.

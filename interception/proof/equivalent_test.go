@@ -281,3 +281,28 @@ func TestErrors(t *testing.T) {
 		t.Error("a plan that is nil is taken")
 	}
 }
+
+// TestUnknownAcrossNamespaces has a world in which eth0 leads to another namespace. What leaves by
+// it is unknown, even to a plan that changes nothing.
+func TestUnknownAcrossNamespaces(t *testing.T) {
+	t.Parallel()
+	nothing := built(t, func(*interception.Builder) {})
+	drops := built(t, func(b *interception.Builder) {
+		c := b.Mangle("drops")
+		c.Entry(interception.Input, m{}, "why")
+		c.Do("drop", m{L4: interception.UDP()}, interception.Drop{}, "why")
+	})
+	world := proof.World(nothing)
+	world.Namespaces = append(world.Namespaces, trace.Namespace{Name: "other", Links: []trace.Link{trace.Loopback(), {Name: "eth0"}}})
+	if got, err := proof.Equivalent(nothing, nothing, proof.Options{World: world}); err != nil || got.Answer != proof.Yes {
+		t.Errorf("without a wire: %v, %v", got, err)
+	}
+	world.Wires = []trace.Wire{{Ends: []trace.WireEnd{{Namespace: "pod", Link: "eth0"}, {Namespace: "other", Link: "eth0"}}}}
+	if got, err := proof.Equivalent(nothing, nothing, proof.Options{World: world}); err != nil || got.Answer != proof.Unknown ||
+		!strings.Contains(got.String(), "beyond") {
+		t.Errorf("with a wire: %v, %v", got, err)
+	}
+	if got, err := proof.Equivalent(nothing, drops, proof.Options{World: world}); err != nil || got.Answer != proof.No {
+		t.Errorf("what stays here: %v, %v", got, err)
+	}
+}

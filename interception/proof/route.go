@@ -223,32 +223,6 @@ func (e *engine) martianAtLink(t thread) ref {
 	return e.and(e.ofFamily(interception.IPv6), both)
 }
 
-// martianIn returns the packets that IPv4 routing discards on arrival by a link.
-func (e *engine) martianIn(t thread) ref {
-	loops, owned := never, never
-	if !e.net.SwitchedOn("route_localnet", t.in) {
-		loops = e.or(e.within(t.src.address, loopbacks()), e.within(t.dst.address, loopbacks()))
-	}
-	if !e.net.SwitchedOn("accept_local", t.in) {
-		owned = e.ownSource(t.src.address, t.dst.address)
-	}
-	return e.and(e.ofFamily(interception.IPv4), e.or(loops, owned))
-}
-
-// ownSource returns the packets whose source IPv4 takes for its own.
-func (e *engine) ownSource(src, dst address) ref {
-	if !e.net.Custom() {
-		return e.within(src, e.net.addresses())
-	}
-	owned := never
-	for _, w := range e.ways(selectors{src: dst, dst: src, in: loopback}) {
-		if w.value.link == loopback {
-			owned = e.or(owned, w.where)
-		}
-	}
-	return owned
-}
-
 // reroute routes packets again to which rules of Output gave another destination or mark, and ends
 // those without a route.
 func (e *engine) reroute(ts threads) threads {

@@ -50,7 +50,7 @@ func (e *engine) leave(t thread) {
 			e.add(&back, on)
 			continue
 		}
-		e.stop(on, ending{verdict: trace.Sent, link: on.out}, nil)
+		e.send(on)
 	}
 	e.arrive(loopback, back)
 }
@@ -128,10 +128,14 @@ func (e *engine) arrive(link linkName, ts threads) {
 	}
 }
 
-// localOnly ends or forwards packets that came by a link and are not local, and ends martians.
+// localOnly ends or forwards packets that came by a link and are not local, and ends those with
+// impossible sources.
 func (e *engine) localOnly(t thread) thread {
-	martian, rest := e.split(t, e.martianIn(t))
+	martians, invalid := e.badSources(t)
+	martian, rest := e.split(t, martians)
 	e.stop(martian, ending{verdict: trace.Unroutable, cause: trace.Martian}, nil)
+	filtered, rest := e.split(rest, invalid)
+	e.stop(filtered, ending{verdict: trace.Unroutable, cause: trace.Filtered}, nil)
 	local := never
 	for _, w := range e.ways(t.selectors(t.in)) {
 		if w.value.link == loopback {
@@ -139,11 +143,15 @@ func (e *engine) localOnly(t thread) thread {
 		}
 	}
 	here, other := e.split(rest, local)
-	if e.net.Forwards {
-		e.forward(other)
-	} else {
-		e.stop(other, ending{verdict: trace.Unroutable, cause: trace.NotLocal}, nil)
+	forwarded := never
+	for _, family := range []interception.Family{interception.IPv4, interception.IPv6} {
+		if e.net.Forwarding(family) {
+			forwarded = e.or(forwarded, e.ofFamily(family))
+		}
 	}
+	onwards, other := e.split(other, forwarded)
+	e.forward(onwards)
+	e.stop(other, ending{verdict: trace.Unroutable, cause: trace.NotLocal}, nil)
 	return here
 }
 
@@ -162,7 +170,7 @@ func (e *engine) forward(t thread) {
 	}
 	for _, leaving := range on.list {
 		leaving.flow.confirmed = leaving.flow.kind != noFlow
-		e.stop(leaving, ending{verdict: trace.Sent, link: leaving.out}, nil)
+		e.send(leaving)
 	}
 }
 

@@ -149,5 +149,6 @@ func (q question) prepare(s subject, world trace.World, live *members) (*engine,
 	live.known = pod.LiveSets
 	e := newEngine(q, pod, live)
 	e.doubting(s)
+	e.crosses(s, world)
 	return e, world, nil
 }

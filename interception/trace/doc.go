@@ -48,10 +48,12 @@
 //
 // [Trace] ends where the packet leaves its namespace. [Follow] goes on: by the [Wire] at the link
 // into the next namespace, and by tunnels (VXLAN, GENEVE), whose outer packets are walked too. Its
-// [Journey] has an Outcome for each namespace on the way, and its [Flows] are what all of them know:
+// [Journey] has an Outcome for each namespace on the way, and its [Flows] are what all of them
+// know:
 //
 //	first, err := trace.Follow(world, packet, nil)
-//	answer, err := trace.Follow(world, first.End().Answer(trace.Socket{Namespace: "server"}), first.Flows)
+//	reply := first.End().Answer(trace.Socket{Namespace: "server"})
+//	answer, err := trace.Follow(world, reply, first.Flows)
 //
 // # Flows
 //
@@ -91,10 +93,11 @@
 //
 // # Non-goals
 //
-// Packets are TCP, UDP or echo requests and replies of ICMP. Of a TCP connection neither sequence numbers nor the state machine are
-// kept: a packet of a known flow is invalid only by impossible flags, or before there was an
-// answer. Connection tracking is on (in a kernel, some rule must require it), picks up connections
-// midway, and no two flows compete for a port. Packets that a rejection sends are not followed.
+// Packets are TCP, UDP or echo requests and replies of ICMP. Of a TCP connection neither sequence
+// numbers nor the state machine are kept: a packet of a known flow is invalid only by impossible
+// flags, or before there was an answer. Connection tracking is on (in a kernel, some rule must
+// require it), picks up connections midway, and no two flows compete for a port. Packets that a
+// rejection sends are not followed.
 //
 // Each packet of a connection is routed anew. A kernel's socket keeps the route of the first one,
 // which differs for IPv6 if a policy rule selects the source that the socket has not bound.

@@ -18,8 +18,8 @@ import (
 //	tcp in eth0 192.0.2.9:40000 > 10.244.0.2:8080                from a link
 //	icmp uid 1000 gid 1000 > 192.0.2.1:0                         an echo request
 //
-// "mark 0x539" may follow a socket's ids or a link, and "transparent" a socket's; "flags syn,ack" may
-// follow TCP. The packet may still be impossible in a certain world: [Trace] reports that.
+// "mark 0x539" may follow a socket's ids or a link, and "transparent" a socket's; "flags syn,ack"
+// may follow TCP. The packet may still be impossible in a certain world: [Trace] reports that.
 func ParsePacket(line string) (Packet, error) {
 	head, tail, found := strings.Cut(line, ">")
 	words := strings.Fields(head)
@@ -83,8 +83,8 @@ func parseFlags(words []string) (interception.TCPFlag, []string, error) {
 	return flags, words[2:], nil
 }
 
-// parseOrigin parses "uid N gid N [mark N] [transparent]" or "in LINK [mark N]" and returns the remaining
-// words.
+// parseOrigin parses "uid N gid N [mark N] [transparent]" or "in LINK [mark N]" and returns the
+// remaining words.
 func parseOrigin(words []string) (Origin, []string, error) {
 	switch {
 	case len(words) >= 2 && words[0] == "in":
