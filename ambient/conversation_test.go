@@ -4,7 +4,6 @@ package ambient
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"testing"
 
@@ -17,54 +16,26 @@ import (
 type conversation struct {
 	t     *testing.T
 	world trace.World
-	flows map[string]*trace.Flow
+	flows trace.Flows
+	// journey is that of the last packet.
+	journey trace.Journey
 }
 
 func converse(t *testing.T, world trace.World) *conversation {
 	t.Helper()
-	return &conversation{t: t, world: world, flows: map[string]*trace.Flow{}}
-}
-
-// crossings lead from a link of a namespace to that at its other end.
-func crossings() map[trace.Arrival]trace.Arrival {
-	pairs := map[trace.Arrival]trace.Arrival{
-		{Namespace: "node", Link: "istioin"}:  {Namespace: "proxy", Link: "pistioin"},
-		{Namespace: "node", Link: "istioout"}: {Namespace: "proxy", Link: "pistioout"},
-		{Namespace: "node", Link: "vethz"}:    {Namespace: "proxy", Link: "eth0"},
-	}
-	for from, to := range maps.Clone(pairs) {
-		pairs[to] = from
-	}
-	return pairs
+	return &conversation{t: t, world: world}
 }
 
 // send follows a packet to where it ends: the namespace with the listener, the socket or the link.
 func (c *conversation) send(packet trace.Packet) (string, trace.Outcome) {
 	c.t.Helper()
-	for name := namespaceOf(packet.From); ; {
-		packet.Flow = c.flows[name]
-		outcome, err := trace.Trace(c.world, packet)
-		if err != nil {
-			c.t.Fatalf("%s: %v", packet, err)
-		}
-		c.flows[name] = outcome.Flow
-		there, crosses := crossings()[trace.Arrival{Namespace: name, Link: outcome.Link}]
-		if outcome.Verdict != trace.Sent || !crosses {
-			return name + " " + ending(outcome), outcome
-		}
-		name = there.Namespace
-		packet = trace.Packet{From: there, Protocol: packet.Protocol, Flags: packet.Flags, Src: outcome.Header.Src, Dst: outcome.Header.Dst}
+	journey, err := trace.Follow(c.world, packet, c.flows)
+	if err != nil {
+		c.t.Fatalf("%s: %v", packet, err)
 	}
-}
-
-func namespaceOf(origin trace.Origin) string {
-	switch from := origin.(type) {
-	case trace.Socket:
-		return from.Namespace
-	case trace.Arrival:
-		return from.Namespace
-	}
-	return ""
+	c.flows, c.journey = journey.Flows, journey
+	end := journey.End()
+	return end.Namespace + " " + ending(end), end
 }
 
 func ending(o trace.Outcome) string {
@@ -160,7 +131,10 @@ func (m mesh) world(t *testing.T) trace.World {
 	if m.proxy.IsZero() {
 		return trace.World{Namespaces: []trace.Namespace{node}}
 	}
-	return trace.World{Namespaces: []trace.Namespace{node, m.proxyNamespace(t)}}
+	return trace.World{
+		Namespaces: []trace.Namespace{node, m.proxyNamespace(t)},
+		Wires:      []trace.Wire{{Ends: []trace.WireEnd{{Namespace: "node", Link: "vethz"}, {Namespace: "proxy", Link: "eth0"}}}},
+	}
 }
 
 func (m mesh) proxyNamespace(t *testing.T) trace.Namespace {
@@ -175,9 +149,6 @@ func (m mesh) proxyNamespace(t *testing.T) trace.Namespace {
 		Listeners: []trace.Listener{
 			{Name: "dns", Proxy: true, Protocol: interception.ProtocolUDP, Port: 15053},
 		},
-	}
-	if m.proxy.Way == WayVeth {
-		proxy.Links = append(proxy.Links, trace.Link{Name: "pistioin"}, trace.Link{Name: "pistioout"})
 	}
 	for name, port := range map[string]interception.Port{"outbound": 15001, "inbound": 15006, "tunnel": 15008} {
 		proxy.Listeners = append(proxy.Listeners, trace.Listener{
