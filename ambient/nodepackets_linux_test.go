@@ -25,7 +25,8 @@ type capturingNode struct {
 	node    *nodes.Node
 	proxy   *nodes.Place
 	relay   *transparentProxy
-	also    *nodes.Place // the proxy's successor
+	current ambient.NodeProxy // of the plan that was applied last
+	also    *nodes.Place      // the proxy's successor
 	// meshed and peer are pods of the mesh and other is none, on the node; remote is on another.
 	meshed, peer, other, remote *nodes.Place
 }
@@ -81,6 +82,7 @@ func (n *capturingNode) apply(proxy ambient.NodeProxy, others ...ambient.NodePro
 		n.t.Fatal(err)
 	}
 	install(n.t, n.backend, handle, plan)
+	n.current = proxy
 }
 
 // prepare applies the plan of a proxy's namespace.
@@ -146,6 +148,7 @@ func (n *capturingNode) wantWays(family int) {
 	} {
 		to := netip.AddrPortFrom(w.to.Addresses[family], w.port)
 		visit, took, err := n.visit(w.from, "tcp", to)
+		n.wantTraced(w.from, "tcp", to, visit, took)
 		if err != nil || visit.Server != netip.AddrPortFrom(to.Addr(), 8080) || w.from.Addresses != nil && visit.Client.Addr() != w.from.Addresses[family] {
 			n.t.Errorf("%s, to %s: the application saw %v, %v", name, to, visit, err)
 		}
@@ -159,6 +162,8 @@ func (n *capturingNode) wantWays(family int) {
 	gateway := n.meshed.Addresses[family].Prev()
 	if visit, took, err := n.visit(n.meshed, "tcp", netip.AddrPortFrom(gateway, 8080)); err != nil || len(took) > 0 {
 		n.t.Errorf("a pod to the node: %v, %v, and the proxy took %v", visit, err, took)
+	} else {
+		n.wantTraced(n.meshed, "tcp", netip.AddrPortFrom(gateway, 8080), visit, took)
 	}
 	n.wantDatagrams(family)
 }
@@ -174,7 +179,8 @@ func (n *capturingNode) wantDatagrams(family int) {
 		"a datagram": {n.meshed, netip.AddrPortFrom(n.remote.Addresses[family], 8080), netip.AddrPortFrom(n.remote.Addresses[family], 8080)},
 		"a query":    {n.meshed, netip.AddrPortFrom(n.remote.Addresses[family], 53), netip.AddrPortFrom(n.proxy.Addresses[family], 15053)},
 	} {
-		visit, _, err := n.visit(w.from, "udp", w.to)
+		visit, took, err := n.visit(w.from, "udp", w.to)
+		n.wantTraced(w.from, "udp", w.to, visit, took)
 		if err != nil || visit.Server != w.server || visit.Client.Addr() != w.from.Addresses[family] {
 			n.t.Errorf("%s to %s: %v, %v, want an answer of %s", name, w.to, visit, err, w.server)
 		}
@@ -197,6 +203,7 @@ func (n *capturingNode) wantClosed(family int) {
 	} {
 		to := netip.AddrPortFrom(w.to.Addresses[family], 8080)
 		visit, took, err := n.visit(w.from, "tcp", to)
+		n.wantTraced(w.from, "tcp", to, visit, took)
 		if errors.Is(err, syscall.ECONNREFUSED) != w.refused || err != nil && !w.refused || len(took) > 0 {
 			n.t.Errorf("without a proxy, %s to %s: %v, %v", name, to, visit, err)
 		}
