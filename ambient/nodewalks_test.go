@@ -23,8 +23,10 @@ func withPods(world trace.World) trace.World {
 		world.Namespaces = append(world.Namespaces, trace.Namespace{
 			Name: name, Links: []trace.Link{trace.Loopback(), link},
 			Listeners: []trace.Listener{
-				{Name: "application", Protocol: interception.ProtocolTCP, Port: 8080}, {Name: "application", Protocol: interception.ProtocolUDP, Port: 8080},
-				{Name: "application", Protocol: interception.ProtocolTCP, Port: 15008}, {Name: "resolver", Protocol: interception.ProtocolUDP, Port: 53},
+				{Name: "application", Protocol: interception.ProtocolTCP, Port: 8080},
+				{Name: "application", Protocol: interception.ProtocolUDP, Port: 8080},
+				{Name: "application", Protocol: interception.ProtocolTCP, Port: 15008},
+				{Name: "resolver", Protocol: interception.ProtocolUDP, Port: 53},
 			},
 		})
 		world.Wires = append(world.Wires, trace.Wire{Ends: []trace.WireEnd{end("node", interception.Interface(atNode)), end(name, "eth0")}})

@@ -38,33 +38,41 @@ func (e *engine) sourceCauses(t thread, out linkName) (martians, invalid ref) {
 	if !e.net.SwitchedOn("route_localnet", t.in) {
 		loops = e.or(e.within(src, loopbacks()), e.within(t.dst.address, loopbacks()))
 	}
-	filter, accepts := e.net.SourceFilter(t.in), e.net.SwitchedOn("accept_local", t.in)
+	filters, accepts := e.net.SourceFilter(t.in) != 0, e.net.SwitchedOn("accept_local", t.in)
 	switch {
-	case filter == 0 && accepts:
-		return loops, never
-	case filter == 0 && !e.net.Custom():
+	case filters || e.net.Custom() && !accepts:
+		owned, invalid := e.wayBackCauses(t, out)
+		return e.or(loops, owned), invalid
+	case !accepts:
 		return e.or(loops, e.within(src, e.net.addresses())), never
+	default:
+		return loops, never
 	}
-	back := selectors{src: t.dst.address, dst: src, in: out}
+}
+
+// wayBackCauses looks up the way back to the source: it returns the packets with own sources, and
+// those whose source does not lead back.
+func (e *engine) wayBackCauses(t thread, out linkName) (owned, invalid ref) {
+	filter, accepts := e.net.SourceFilter(t.in), e.net.SwitchedOn("accept_local", t.in)
+	back := selectors{src: t.dst.address, dst: t.src.address, in: out}
 	if e.net.SwitchedOn("src_valid_mark", t.in) {
 		back.mark = t.mark
 	}
 	owned, valid := never, never
 	for _, w := range e.ways(back) {
-		switch {
-		case w.value.link == loopback && !accepts:
+		switch local := w.value.link == loopback; {
+		case local && !accepts:
 			owned = e.or(owned, w.where)
 		case w.value.link == t.in || filter != strictFilter && len(e.own4(t.in)) > 0:
 			valid = e.or(valid, w.where)
-		case w.value.link == loopback && !w.value.foreign:
-			valid = e.or(valid, e.and(w.where, e.within(src, interception.Prefixes(e.own4(t.in)...))))
+		case local && !w.value.foreign:
+			valid = e.or(valid, e.and(w.where, e.within(t.src.address, interception.Prefixes(e.own4(t.in)...))))
 		}
 	}
-	martians = e.or(loops, owned)
 	if filter == 0 {
-		return martians, never
+		return owned, never
 	}
-	return martians, e.not(e.or(owned, valid))
+	return owned, e.not(e.or(owned, valid))
 }
 
 // own4 returns the IPv4 addresses of a link, as prefixes of one address.

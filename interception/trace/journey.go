@@ -229,8 +229,9 @@ func (f *follower) unpack(n *network, end Outcome) *network {
 	inner.packet.From = Arrival{Namespace: n.Name, Link: end.Tunnel, Mark: end.Header.Mark}
 	f.on = inner
 	if inner.hop.IsValid() && !n.isNeighbour(end.Tunnel, inner.asker, inner.hop) {
-		lost := Outcome{Packet: inner.packet, Verdict: Unroutable, Cause: NoNeighbour, Namespace: n.Name, Link: end.Tunnel, Header: inner.packet.header()}
-		f.outcomes = append(f.outcomes, lost)
+		f.outcomes = append(f.outcomes, Outcome{
+			Packet: inner.packet, Verdict: Unroutable, Cause: NoNeighbour, Namespace: n.Name, Link: end.Tunnel, Header: inner.packet.header(),
+		})
 		return nil
 	}
 	return n

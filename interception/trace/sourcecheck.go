@@ -12,27 +12,31 @@ import (
 // sourceCause reports why IPv4 discards a packet that comes by a link, because of its source or a
 // loopback address. out is the link that it would leave by, lo if it is local.
 func (n *network) sourceCause(h Header, link, out interception.Interface) Cause {
-	src, dst := h.Src.Addr(), h.Dst.Addr()
-	loops := src.IsLoopback() || dst.IsLoopback()
-	filter, accepts := n.SourceFilter(link), n.SwitchedOn("accept_local", link)
+	src := h.Src.Addr()
+	loops := src.IsLoopback() || h.Dst.Addr().IsLoopback()
+	filters, accepts := n.SourceFilter(link) != 0, n.SwitchedOn("accept_local", link)
 	switch {
 	case loops && !n.SwitchedOn("route_localnet", link):
 		return Martian
-	case filter == 0 && accepts:
-		return 0
-	case filter == 0 && !n.Custom():
-		if n.hasAddress(src) {
-			return Martian
-		}
+	case filters || n.Custom() && !accepts:
+		return n.wayBackCause(h, link, out)
+	case !accepts && n.hasAddress(src):
+		return Martian
+	default:
 		return 0
 	}
-	back := selectors{src: dst, dst: src, in: out}
+}
+
+// wayBackCause looks up the way back to the source.
+func (n *network) wayBackCause(h Header, link, out interception.Interface) Cause {
+	src, filter := h.Src.Addr(), n.SourceFilter(link)
+	back := selectors{src: h.Dst.Addr(), dst: src, in: out}
 	if n.SwitchedOn("src_valid_mark", link) {
 		back.mark = h.Mark
 	}
 	found, cause := n.route(back)
 	switch {
-	case cause == 0 && found.link.Name == loopback && !accepts:
+	case cause == 0 && found.link.Name == loopback && !n.SwitchedOn("accept_local", link):
 		return Martian
 	case filter == 0 || cause == 0 && n.leadsBy(found, src, link):
 		return 0

@@ -126,11 +126,8 @@ func (n *Namespace) validateLink(l *Link) error {
 	if first, _ := n.link(l.Name); first != l {
 		return fmt.Errorf("two links are called %s: give each its own name", l.Name)
 	}
-	if l.VXLAN != nil && l.Geneve != nil {
-		return fmt.Errorf("link %s is VXLAN and GENEVE: it is one tunnel", l.Name)
-	}
-	if (l.VXLAN != nil || l.Geneve != nil) && (l.tunnel().port == 0 || !l.tunnel().remote.IsValid()) {
-		return fmt.Errorf("link %s: a tunnel needs the far end's address and port", l.Name)
+	if err := l.validateTunnel(); err != nil {
+		return fmt.Errorf("link %s: %w", l.Name, err)
 	}
 	for i, address := range l.Addresses {
 		switch {
@@ -141,6 +138,18 @@ func (n *Namespace) validateLink(l *Link) error {
 		}
 	}
 	return nil
+}
+
+func (l *Link) validateTunnel() error {
+	by := l.tunnel()
+	switch {
+	case l.VXLAN != nil && l.Geneve != nil:
+		return errors.New("it is VXLAN and GENEVE: it is one tunnel")
+	case (l.VXLAN != nil || l.Geneve != nil) && (by.port == 0 || !by.remote.IsValid()):
+		return errors.New("a tunnel needs the far end's address and port")
+	default:
+		return nil
+	}
 }
 
 // validateListener rejects what bind(2) would reject.

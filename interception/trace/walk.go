@@ -92,27 +92,14 @@ func (w *walk) run() Outcome {
 // leave walks from a socket to the outgoing link, and on if that is lo. It fills in the packet's
 // source.
 func (w *walk) leave(transparent bool) Outcome {
-	self, packs := w.packet.From.(Tunnel)
-	way, cause := w.network.route(w.header.selectors(loopback))
-	if cause == 0 && !w.packet.Src.Addr().IsValid() {
-		source := w.network.source(way, w.packet.Dst.Addr(), transparent)
-		w.packet.Src = netip.AddrPortFrom(source, w.packet.Src.Port())
-		w.header.Src = w.packet.Src
-		switch {
-		case !source.IsValid():
-			cause = NoRoute
-		case packs:
-		case source.Is4(): // connect(2) looks up again (include/net/route.h, ip_route_connect); IPv6 does not
-			way, cause = w.network.route(w.header.selectors(loopback))
-		}
-	}
+	way, cause := w.routeOut(transparent)
 	if cause != 0 {
 		return Outcome{Verdict: Unroutable, Cause: cause}
 	}
 	if cause := w.network.onOutput(way.link, w.header.Src.Addr()); cause != 0 {
 		return Outcome{Verdict: Unroutable, Cause: cause, Link: way.link.Name}
 	}
-	if packs && way.link.Name == self.Link {
+	if self, packs := w.packet.From.(Tunnel); packs && way.link.Name == self.Link {
 		return Outcome{Verdict: Unroutable, Cause: Circular, Link: self.Link}
 	}
 	w.search()
@@ -129,6 +116,26 @@ func (w *walk) leave(transparent bool) Outcome {
 		return Outcome{Verdict: Sent, Link: w.out}
 	}
 	return w.arrive(loopback)
+}
+
+// routeOut routes a packet from a socket or a tunnel, and gives it a source if it has none.
+func (w *walk) routeOut(transparent bool) (route, Cause) {
+	way, cause := w.network.route(w.header.selectors(loopback))
+	if cause != 0 || w.packet.Src.Addr().IsValid() {
+		return way, cause
+	}
+	source := w.network.source(way, w.packet.Dst.Addr(), transparent)
+	w.packet.Src = netip.AddrPortFrom(source, w.packet.Src.Port())
+	w.header.Src = w.packet.Src
+	_, packs := w.packet.From.(Tunnel)
+	switch {
+	case !source.IsValid():
+		return way, NoRoute
+	case source.Is4() && !packs: // connect(2) looks up again (include/net/route.h, ip_route_connect); IPv6 does not
+		return w.network.route(w.header.selectors(loopback))
+	default:
+		return way, 0
+	}
 }
 
 // arrive walks from a link to a socket. It knows nothing of the packet's earlier way.
