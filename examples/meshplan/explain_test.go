@@ -56,7 +56,7 @@ func runLine(t *testing.T, line string) string {
 	t.Helper()
 	args := words(line)
 	for i, arg := range args {
-		if strings.HasSuffix(arg, ".yaml") {
+		if strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".json") {
 			args[i] = "testdata/" + arg
 		}
 	}

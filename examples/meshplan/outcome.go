@@ -5,6 +5,7 @@ package main
 import "github.com/meshcni/meshcni/interception/trace"
 
 type outcomeView struct {
+	Namespace   string     `json:"namespace,omitempty"`
 	Packet      string     `json:"packet"`
 	Verdict     string     `json:"verdict"`
 	Link        string     `json:"link,omitempty"`

@@ -32,6 +32,14 @@ connections to, and an application on each port that a packet asks for.
 
 Of several pods, each is shown the packets from outside that are for its addresses.
 
+With --world FILE there is no SOURCE: the packets walk through all network namespaces
+that FILE describes in JSON, over wires and tunnels, with the rules of each. A packet
+follows the name of its namespace:
+  "pod: tcp uid 1000 gid 1000 > 192.0.2.1:443"
+A wire joins links of namespaces, two for a veth pair, more for a bridge. A plan is an
+object as "meshplan plan -o json" prints it, or the name of a file with one; a veth of a
+plan needs no wire. docs/explain.md lists all fields.
+
 What others have in a live namespace is not walked: a warning names their chains,
 and "explain" takes them into account.`
 
@@ -40,15 +48,33 @@ const traceExample = `  # why is port 8443 not captured?
 
   # the verdicts alone
   meshplan trace pod.yaml -o short "tcp uid 1000 gid 1000 > 192.0.2.1:443" \
-                                   "udp uid 1000 gid 1000 > 192.0.2.1:53"`
+                                   "udp uid 1000 gid 1000 > 192.0.2.1:53"
+
+  # a pod and its node, which forwards; the answer's way, too
+  cat > world.json <<'END'
+  {"namespaces": [
+    {"name": "pod", "links": [{"name": "eth0", "addresses": ["10.244.0.2/30"]}]},
+    {"name": "node", "forwards": true, "links": [
+      {"name": "eth0", "addresses": ["192.0.2.1/24"]},
+      {"name": "veth1", "addresses": ["10.244.0.1/30"]}]}],
+   "wires": [["pod eth0", "node veth1"]]}
+  END
+  meshplan trace --world world.json --answer "pod: tcp uid 1000 gid 1000 > 198.51.100.7:443"`
 
 func newTraceCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use:     "trace SOURCE PACKET...",
+		Use:     "trace {SOURCE | --world FILE} PACKET...",
 		Short:   "Tell where a packet ends, and which rule decides that",
 		Long:    traceLong,
 		Example: traceExample,
-		Args:    cobra.MinimumNArgs(2),
+	}
+	var world string
+	var answers bool
+	command.Args = func(command *cobra.Command, args []string) error {
+		if world != "" {
+			return cobra.MinimumNArgs(1)(command, args)
+		}
+		return cobra.MinimumNArgs(2)(command, args)
 	}
 	var ports []uint
 	var addresses []string
@@ -56,8 +82,16 @@ func newTraceCommand() *cobra.Command {
 	flags := command.Flags()
 	flags.UintSliceVar(&ports, "listen", nil, "TCP and UDP ports that the application listens on, in place of all that are asked for")
 	flags.StringSliceVar(&addresses, "address", nil, "addresses of eth0, with prefix length or without, in place of the source's own")
+	flags.StringVar(&world, "world", "", "file that describes network namespaces, in place of a source")
+	flags.BoolVar(&answers, "answer", false, "with --world, follow also the answer to each packet")
 	form := addOutput(command, "report", "short", "json")
 	command.RunE = func(command *cobra.Command, args []string) error {
+		if world != "" {
+			return follow(command, world, args, form.value, answers)
+		}
+		if answers {
+			return errors.New("--answer goes with --world")
+		}
 		t, err := newTracing(args[1:], ports, addresses)
 		if err != nil {
 			return err
