@@ -35,13 +35,36 @@ func awaitEnrolled(lines <-chan ambientnews.Line) {
 // cannot see it: a process in the cgroup of one of its containers leads to it.
 func TestE14PodIsFoundWithoutAPath(t *testing.T) {
 	t.Parallel()
+	expectFound(t, fakenode.Cgroup(fakenode.UID, "docker"))
+}
+
+// TestE14PodIsFoundByContainerIDAlone has a runtime whose cgroups do not name the pod: only the id
+// of the pod's sandbox, which is also in libcni's cache, leads to the namespace.
+func TestE14PodIsFoundByContainerIDAlone(t *testing.T) {
+	t.Parallel()
+	for name, cgroup := range map[string]string{
+		"cgroupfs": "0::/docker/" + fakenode.Container + "\n",
+		"systemd":  "0::/system.slice/docker-" + fakenode.Container + ".scope\n",
+		"nested":   "4:memory:/../../lxc/node-1/docker/" + fakenode.Container + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			expectFound(t, cgroup)
+		})
+	}
+}
+
+// expectFound starts the program on a node with a pod that runs, with a process in the cgroup. No
+// path to the pod's namespace is visible. The pod's connections must go through the proxy.
+func expectFound(t *testing.T, cgroup string) {
+	t.Helper()
 	one := webPod()
-	one.UID, one.Phase, one.Addresses = fakenode.UID, "Running", []netip.Addr{netip.MustParseAddr("10.244.1.10")}
+	one.Name, one.UID, one.Phase, one.Addresses = "cart-0", fakenode.UID, "Running", []netip.Addr{netip.MustParseAddr("10.244.1.10")}
 	dir, _ := feedPods(t, one)
 	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{})
 	node := fakenode.New(t)
 	node.Result(fakenode.Container, "/var/run/docker/netns/3e1c", fakenode.UID)
-	node.Process(pod.Path(), fakenode.Cgroup(fakenode.UID, "docker"))
+	node.Process(pod.Path(), cgroup)
 	lines, end := launch(t, arguments(dir, "-proc="+node.Roots.Proc, "-netns="+filepath.Join(dir, "none"), "-results="+node.Roots.Results)...)
 	awaitSocket(t, filepath.Join(dir, "pluginevent.sock"))
 	proxy := startProxy(t, dir)

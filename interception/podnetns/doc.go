@@ -9,9 +9,10 @@
 // A [Finder] follows every lead to a pod: the plugin's record, libcni's cache of results, and the
 // cgroups of processes, which name pods and containers. A lead counts if it shows the pod's UID,
 // and ends in a namespace that has one of the pod's addresses and is neither the host's nor this
-// process's own. Cgroups that name no pod may show the id of one of its containers instead. All
-// leads that count must end in the same namespace, and no process of another pod may be in it.
-// Otherwise a [RefusalError] has the [Obstacle], the leads, and what the operator can do.
+// process's own. Cgroups that name no pod may show the id of one of its containers instead, or of
+// its sandbox, which libcni's cache knows. All leads that count must end in the same namespace, and
+// no process of another pod may be in it. Otherwise a [RefusalError] has the [Obstacle], the leads,
+// and what the operator can do.
 //
 // [Finder.FindAll] does this for all pods of a node in one pass over its processes. [Finder.Verify]
 // examines a namespace that another program has handed over, and searches for nothing.

@@ -148,7 +148,8 @@ func (s *search) byJournal(ctx context.Context) error {
 	return nil
 }
 
-// byResults follows libcni's cache.
+// byResults follows libcni's cache. Its entries also have the ids of the pod's sandboxes, by which
+// cgroups may name the pod.
 func (s *search) byResults(ctx context.Context) error {
 	entries, err := s.results()
 	if err != nil {
@@ -168,6 +169,7 @@ func (s *search) byResults(ctx context.Context) error {
 			return context.Cause(ctx)
 		default:
 			s.cached = append(s.cached, cached)
+			s.pod.Containers = append(slices.Clip(s.pod.Containers), cached.attachment.ContainerID)
 			s.followPaths(lead, cached.paths, interception.NetnsID{}, cached.attachment)
 		}
 	}
