@@ -83,9 +83,15 @@ func (a *ambientScenario) startProxies(flags ...string) {
 	a.awaitProxies()
 }
 
-// removeProxies deletes the proxies' objects, and waits for the end of their pods.
+// removeProxies deletes the proxies' objects, and waits for the end of their pods. These get no
+// time for connections that are still open: the scenario is over.
 func (a *ambientScenario) removeProxies(ctx context.Context, all []chart.Object) error {
 	if err := deleteObjects(ctx, a.Scenario, all); err != nil {
+		return err
+	}
+	err := a.Cluster.Client.CoreV1().Pods(scenario.SystemNamespace).DeleteCollection(ctx,
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}, metav1.ListOptions{LabelSelector: "app=ztunnel"})
+	if err != nil {
 		return err
 	}
 	for {
