@@ -15,7 +15,10 @@ import (
 // request, and one keeps its connection. It prints each failure, and once a second how far it is.
 func load(ctx context.Context, stdout io.Writer, url string) error {
 	connections := 0
+	// One connection at most: a transport may otherwise open another one before it notices that the
+	// last request has left the first one idle.
 	kept := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		MaxConnsPerHost: 1,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			connections++ // by one request at a time
 			return (&net.Dialer{}).DialContext(ctx, network, address)
