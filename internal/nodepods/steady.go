@@ -18,9 +18,10 @@ import (
 )
 
 // NewSteadyInformer returns an informer that hears of changes soon after the API server answers
-// again. Client-go's own informer pauses up to 60 s after several failures, and has no setting for
-// that. This one pauses for a random time: between 0.2 s and 1 s at first, and between 1 s and 5 s
-// after some ten failures in a row. A handler of watch errors receives each failure.
+// again. Client-go's own informer pauses up to 60 s after several failures: a reflector has a
+// setting for that ([cache.ReflectorOptions]), which an informer cannot pass on. This one pauses
+// for a random time: between 0.2 s and 1 s at first, and between 1 s and 5 s after some ten
+// failures in a row. A handler of watch errors receives each failure.
 //
 // The requests are those of a [cache.ListWatch] that has both functions with contexts. The bare
 // object has these metadata and is otherwise empty.
