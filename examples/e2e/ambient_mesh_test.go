@@ -83,15 +83,9 @@ func (a *ambientScenario) startProxies(flags ...string) {
 	a.awaitProxies()
 }
 
-// removeProxies deletes the proxies' objects, and waits for the end of their pods. These get no
-// time for connections that are still open: the scenario is over.
+// removeProxies deletes the proxies' objects, and waits for the end of their pods.
 func (a *ambientScenario) removeProxies(ctx context.Context, all []chart.Object) error {
 	if err := deleteObjects(ctx, a.Scenario, all); err != nil {
-		return err
-	}
-	err := a.Cluster.Client.CoreV1().Pods(scenario.SystemNamespace).DeleteCollection(ctx,
-		metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}, metav1.ListOptions{LabelSelector: "app=ztunnel"})
-	if err != nil {
 		return err
 	}
 	for {
@@ -207,7 +201,10 @@ func (a *ambientScenario) expectNotCaptured(from, to *corev1.Pod) {
 func (a *ambientScenario) load(server *corev1.Pod) *corev1.Pod {
 	a.t.Helper()
 	url := scenario.URLs(server, 8080)[0]
-	return a.Pod(scenario.Workload{Name: "load", Node: a.PointToPoint.Name, Arguments: []string{"load", url}})
+	load := a.Pod(scenario.Workload{Name: "load", Node: a.PointToPoint.Name, Arguments: []string{"load", url}})
+	// The proxies, which end later, would wait for its connection.
+	a.Cleanup("end the load", func(ctx context.Context) error { return a.deletePod(ctx, load) })
+	return load
 }
 
 // progress is a line of a load.

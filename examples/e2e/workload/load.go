@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -11,33 +12,28 @@ import (
 	"time"
 )
 
-// load queries a URL until the context ends, by two clients: one opens a connection for each
-// request, and one keeps its connection. It prints each failure, and once a second how far it is.
+// load queries a URL until the context ends, on a new connection for each request, and on one that
+// it keeps. It prints each failure, and once a second how far it is.
 func load(ctx context.Context, stdout io.Writer, url string) error {
-	connections := 0
-	// One connection at most: a transport may otherwise open another one before it notices that the
-	// last request has left the first one idle.
-	kept := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		MaxConnsPerHost: 1,
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			connections++ // by one request at a time
-			return (&net.Dialer{}).DialContext(ctx, network, address)
-		},
+	kept, fresh := &keptConnection{}, newClient()
+	defer kept.close()
+	clients := map[string]func(context.Context, string) error{"kept": kept.ask, "new": func(ctx context.Context, url string) error {
+		_, err := ask(ctx, fresh, url)
+		return err
 	}}
-	clients := map[string]*http.Client{"new": newClient(), "kept": kept}
 	const rate = 20 // turns in a second
 	ticker := time.NewTicker(time.Second / rate)
 	defer ticker.Stop()
 	for turn := 1; ; turn++ {
-		for name, client := range clients {
-			if _, err := ask(ctx, client, url); err != nil && ctx.Err() == nil {
+		for name, ask := range clients {
+			if err := ask(ctx, url); err != nil && ctx.Err() == nil {
 				if _, err := fmt.Fprintf(stdout, "failed on a %s connection: %v\n", name, err); err != nil {
 					return err
 				}
 			}
 		}
 		if turn%rate == 0 {
-			if _, err := fmt.Fprintf(stdout, `{"asked":%d,"kept":%d}`+"\n", turn, connections); err != nil {
+			if _, err := fmt.Fprintf(stdout, `{"asked":%d,"kept":%d}`+"\n", turn, kept.opened); err != nil {
 				return err
 			}
 		}
@@ -46,5 +42,65 @@ func load(ctx context.Context, stdout io.Writer, url string) error {
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// keptConnection is one that only a failure ends. A transport of net/http also gives up connections
+// where the machine is busy.
+type keptConnection struct {
+	net.Conn
+
+	answers *bufio.Reader
+	opened  int // how often
+}
+
+// ask sends a request on the connection, and opens the connection if there is none.
+func (k *keptConnection) ask(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	if k.Conn == nil {
+		if k.Conn, err = (&net.Dialer{Timeout: timeout}).DialContext(ctx, "tcp", request.URL.Host); err != nil {
+			return err
+		}
+		k.opened++
+		k.answers = bufio.NewReader(k.Conn)
+	}
+	if err := k.exchange(request); err != nil {
+		k.close()
+		return err
+	}
+	return nil
+}
+
+// timeout is that of a request on the kept connection.
+const timeout = 5 * time.Second
+
+func (k *keptConnection) exchange(request *http.Request) error {
+	if err := k.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
+	if err := request.Write(k.Conn); err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(k.answers, request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the answer is %s", response.Status)
+	}
+	return nil
+}
+
+func (k *keptConnection) close() {
+	if k.Conn != nil {
+		_ = k.Close() // the connection has failed, or is not needed any more
+		k.Conn = nil
 	}
 }
