@@ -39,6 +39,7 @@
 //
 //	NodeProxy --NodePlan--> plan for the node's namespace   (NodeNumbers, interception.Facts)
 //	          --ProxyPlan-> plan for the namespace of the proxy's pod
+//	ProxySwitch --Rollout--> both plans, in the order in which they are applied and undone
 //
 // [NodePlan] documents what is captured. Istio 1.18 to 1.20 captured in this way.
 //

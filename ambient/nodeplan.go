@@ -83,7 +83,9 @@ const (
 //	NodePlan(successor, ...)            the former proxy's wires go
 //
 // The rules of the first two are the same, so that each new connection reaches one of both proxies.
-// Connections that the former proxy has taken end with the second plan.
+// Connections that the former proxy has taken end with the second plan. The former may be the zero
+// NodeProxy: until the second plan, captured connections fail. [ProxySwitch] returns these plans as
+// a [Rollout].
 func NodePlan(
 	p NodeProxy, n NodeNumbers, f interception.Facts, owner interception.Owner, others ...NodeProxy,
 ) (*interception.Plan, error) {
@@ -97,9 +99,9 @@ func NodePlan(
 			planner.in, planner.out = n.InboundWire.Node+"*", n.OutboundWire.Node+"*"
 			planner.wires = interception.Is(interception.Interfaces(planner.in, planner.out))
 			planner.network()
-			for _, o := range others {
-				nodePlanner{NodeProxy: o, NodeNumbers: n.generation(o.Generation), facts: f, builder: b}.ends()
-			}
+		}
+		for _, o := range others {
+			nodePlanner{NodeProxy: o, NodeNumbers: n.generation(o.Generation), facts: f, builder: b}.ends()
 		}
 		for _, family := range families(f) {
 			planner.meshed[family] = b.LiveAddresses(MeshedSet(family), family, "meshed pods of the node")

@@ -45,6 +45,8 @@ func nodePlans(t *testing.T) map[string]*interception.Plan {
 			if name == "successor" {
 				plan, err = NodePlan(proxy, IstioNodeNumbers(), f, "test-ambient", veth)
 				add("node-change"+facts, plan, err)
+				plan, err = NodePlan(NodeProxy{}, IstioNodeNumbers(), f, "test-ambient", veth)
+				add("node-first"+facts, plan, err)
 			}
 			if !proxy.IsZero() {
 				plan, err = ProxyPlan(proxy, IstioNodeNumbers(), f, "test-ambient")
@@ -173,7 +175,7 @@ func TestNodeProxyIsChecked(t *testing.T) {
 		}
 	}
 	for name, of := range map[string][2]NodeProxy{
-		"the same generation": {nodeProxy(), nodeProxy()}, "another, but none": {nodeProxy(), {Generation: 1}}, "no proxy, but another": {{Generation: 1}, nodeProxy()},
+		"the same generation": {nodeProxy(), nodeProxy()}, "another, but none": {nodeProxy(), {Generation: 1}},
 	} {
 		if plan, err := NodePlan(of[0], IstioNodeNumbers(), dual(), "test-ambient", of[1]); !errors.Is(err, ErrNodeProxy) || plan != nil {
 			t.Errorf("%s: %v, want ErrNodeProxy", name, err)

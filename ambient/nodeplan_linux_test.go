@@ -91,7 +91,8 @@ func contents(t *testing.T, pod *sandboxtest.Pod) string {
 		all += strings.Join(strings.Fields(line)[1:4], " ") + "\n"
 	}
 	for line := range strings.Lines(pod.Run(t, "", "ip", "-br", "link")) {
-		name, _, _ := strings.Cut(line, " ")
+		name, _, _ := strings.Cut(line, "@") // and the number of the other end
+		name, _, _ = strings.Cut(name, " ")
 		all += "link " + name + "\n"
 	}
 	return all + pod.Run(t, "", "sysctl", "-a", "-r", `net\.ipv4\.conf\..*\.rp_filter`)

@@ -106,12 +106,15 @@ func (p NodeProxy) validateWay(fail func(format string, args ...any) error) erro
 
 // validateOthers refuses further proxies that are no proxies, or have the wires of another one.
 func validateOthers(p NodeProxy, others []NodeProxy) error {
-	generations := map[uint8]bool{p.Generation: true}
+	generations := map[uint8]bool{}
+	if !p.IsZero() {
+		generations[p.Generation] = true
+	}
 	for _, o := range others {
 		if err := o.Validate(); err != nil {
 			return err
 		}
-		if p.IsZero() || o.IsZero() || generations[o.Generation] {
+		if o.IsZero() || generations[o.Generation] {
 			return fmt.Errorf("%w: a proxy of generation %d beside one of generation %d: each needs addresses and a generation of its own",
 				ErrNodeProxy, o.Generation, p.Generation)
 		}
