@@ -49,7 +49,7 @@ func rules(t *testing.T) []rule {
 		},
 		{
 			why:  "a planner needs the model alone",
-			from: []string{"./interception/sidecar", "./ambient"},
+			from: []string{"./interception/sidecar", "./ambient", "./ambient/collision"},
 			only: []string{"std", "./interception"},
 		},
 		{
