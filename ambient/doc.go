@@ -41,7 +41,9 @@
 //	          --ProxyPlan-> plan for the namespace of the proxy's pod
 //	ProxySwitch --Rollout--> both plans, in the order in which they are applied and undone
 //
-// [NodePlan] documents what is captured. Istio 1.18 to 1.20 captured in this way.
+// [NodePlan] documents what is captured. Package collision tells which of the [NodeNumbers]
+// something else on the node uses. Istio 1.18 to 1.20 captured in this way: package upstream
+// recognises their rules, and has the file by which a node's agent tells the plugin of the proxy.
 //
 // # Non-goals
 //

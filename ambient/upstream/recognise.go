@@ -56,7 +56,7 @@ func byProgram(
 ) (all []Recognised, err error) {
 	for _, program := range []Program{ProgramNFT, ProgramIPTablesNFT, ProgramIPTablesLegacy} {
 		written := slices.DeleteFunc(slices.Clone(chains), func(c interception.ForeignChain) bool { return programOf(c.Table) != program })
-		found, lines := agentLines(written)
+		found, lines := agentLines(written, isAgents)
 		if len(found) == 0 {
 			continue
 		}
@@ -162,10 +162,12 @@ func isAgents(c interception.ForeignChain) bool {
 	return strings.HasPrefix(c.Name, "ISTIO_")
 }
 
-// agentLines returns the agent's chains with the hooks' chains that lead to them, and the rules
-// that packets of each hook meet there. What leads there under a condition counts as a rule, and so
-// does a chain that no hook leads to.
-func agentLines(chains []interception.ForeignChain) (found []interception.ForeignChain, lines hookLines) {
+// agentLines returns the agent's chains, which have its names, with the hooks' chains that lead to
+// them, and the rules that packets of each hook meet there. What leads there under a condition
+// counts as a rule, and so does a chain that no hook leads to.
+func agentLines(
+	chains []interception.ForeignChain, named func(interception.ForeignChain) bool,
+) (found []interception.ForeignChain, lines hookLines) {
 	lines = hookLines{}
 	for _, c := range chains {
 		kind, of, ok := agentTable(c.Table)
@@ -173,14 +175,14 @@ func agentLines(chains []interception.ForeignChain) (found []interception.Foreig
 		case !ok:
 		case c.Hook != "":
 			native := programOf(c.Table) == ProgramNFT
-			if leads := lines.follow(kind, of, c, chains); !leads && (!native || c.Hook != postrouting) {
+			if leads := lines.follow(kind, of, c, chains, named); !leads && (!native || c.Hook != postrouting) {
 				continue
 			}
 			found = append(found, c)
 			if native {
 				lines.native(kind, of, c)
 			}
-		case isAgents(c):
+		case named(c):
 			found = append(found, c)
 			if !slices.ContainsFunc(chains, func(hook interception.ForeignChain) bool { return hook.Hook != "" && leadsTo(hook, c) }) {
 				lines[c.Table] = append(lines[c.Table], "chain "+c.Name+" that no hook leads to")
@@ -223,11 +225,12 @@ func (h hookLines) native(kind string, of []interception.Family, hook intercepti
 // leads to any.
 func (h hookLines) follow(
 	kind string, of []interception.Family, hook interception.ForeignChain, chains []interception.ForeignChain,
+	named func(interception.ForeignChain) bool,
 ) (leads bool) {
 	for _, jump := range hook.Rules {
 		to, is := jump.Action.(interception.Jump)
 		i := slices.IndexFunc(chains, func(c interception.ForeignChain) bool { return c.Table == hook.Table && c.Name == string(to.Chain) })
-		if !is || i < 0 || !isAgents(chains[i]) {
+		if !is || i < 0 || !named(chains[i]) {
 			continue
 		}
 		leads = true
