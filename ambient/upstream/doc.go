@@ -4,7 +4,7 @@
 // and recognises them among the rules of other programs:
 //
 //	PodRules --Plan--> interception.Plan                            (ambient.Numbers)
-//	NodeRules --Plan, ProxyPlan--> interception.Plan
+//	NodeRules --Plan, NetworkPlan, ProxyPlan--> interception.Plan
 //	interception.ForeignChain --Recognise, RecogniseHost--> Recognised
 //	                          --RecogniseNode--> RecognisedNode
 //

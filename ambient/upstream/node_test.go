@@ -75,6 +75,9 @@ func TestNodeRulesIsChecked(t *testing.T) {
 		if plan, err := u.ProxyPlan("test-ambient"); !errors.Is(err, ErrNodeRules) || plan != nil {
 			t.Errorf("%s: ProxyPlan: %v, want ErrNodeRules", name, err)
 		}
+		if plan, err := u.NetworkPlan("test-ambient"); !errors.Is(err, ErrNodeRules) || plan != nil {
+			t.Errorf("%s: NetworkPlan: %v, want ErrNodeRules", name, err)
+		}
 	}
 	u := nodeRules(NodeRelease120)
 	u.ProxyLink = ""
