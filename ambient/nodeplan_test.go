@@ -110,7 +110,8 @@ func TestNodeNeedsEachRule(t *testing.T) {
 		// TestNodeFailsClosed and TestNodeRepliesNeverEscape
 		"guard.outbound": true, "guard.inbound": true, "guard.reply": true,
 		// TestNodeBesideOthers, in iptables
-		"errors":               true, // TestProxyLearnsOfErrors
+		"errors":      true,                        // TestProxyLearnsOfErrors
+		"send.errors": true, "send.remember": true, // TestNodeCarriesMuch
 		"outbound.destination": true, "captured.source": true, "guard.captured": true,
 	}
 	for space := range 2 {
