@@ -99,8 +99,7 @@ func (w *worker) slots() chan struct{} {
 	return w.agent.slots
 }
 
-// lookAtRules compares the namespace with the plan. A pod without a plan never had one, unless its
-// record is damaged: then whatever rules it has are other ones.
+// lookAtRules compares the namespace with the plan.
 func (w *worker) lookAtRules(ctx context.Context, wanted ambient.Wanted) (err error) {
 	w.seen.Rules = ambient.NoRules
 	if w.namespace == nil {
@@ -113,23 +112,30 @@ func (w *worker) lookAtRules(ctx context.Context, wanted ambient.Wanted) (err er
 		w.seen.Rules = ambient.OtherRules
 		return err
 	}
-	switch {
-	case wanted.Enrolled && w.plan == nil && w.fresh: // the plan is made while the proxy is at work
-		_, err = w.planFor(interception.Facts{IPv6: true, LoopbackIPv6: true})
+	if planned, err := w.hasPlan(wanted); !planned || err != nil {
 		return err
-	case wanted.Enrolled && (w.plan == nil || w.damaged):
-		if err := w.makePlan(); err != nil {
-			return err
-		}
-	case w.damaged:
-		w.plan = &interception.Plan{Owner: w.agent.options.Owner}
-	case w.plan == nil:
-		return nil
 	}
 	if w.seen.Rules, err = w.observe(ctx, wanted); err == nil && w.seen.Rules == ambient.DrainingRules {
 		return w.lookWhetherDrained()
 	}
 	return err
+}
+
+// hasPlan reports whether there is a plan with which the open namespace is to be compared. A pod
+// without one never had one, unless its record is damaged: then whatever rules it has are other
+// ones. That of a new pod is made while the proxy is at work on it, and can be made.
+func (w *worker) hasPlan(wanted ambient.Wanted) (has bool, err error) {
+	switch {
+	case wanted.Enrolled && w.plan == nil && w.fresh:
+		_, err := w.planFor(interception.Facts{IPv6: true, LoopbackIPv6: true})
+		return false, err
+	case wanted.Enrolled && (w.plan == nil || w.damaged):
+		err := w.makePlan()
+		return err == nil, err
+	case w.damaged:
+		w.plan = &interception.Plan{Owner: w.agent.options.Owner}
+	}
+	return w.plan != nil, nil
 }
 
 // observe compares the open namespace with the plan.

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 
@@ -102,7 +103,9 @@ func TestNewPodWithWrongAnnotation(t *testing.T) {
 		return len(pods) == 1 && pods[0].Err != nil && pods[0].Seen.Open
 	})
 	cancel()
-	<-answer
+	if err := <-answer; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that the plugin has given up", err)
+	}
 	if got := a.Pods()[0]; got.Step != "" || got.Seen.Proxy != ambient.ProxyUntold || len(n.records()) > 0 {
 		t.Errorf("%+v, %d records, want no step and no record", got, len(n.records()))
 	}

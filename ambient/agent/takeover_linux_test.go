@@ -40,8 +40,8 @@ func foreignDataplanes(t testing.TB) []ForeignDataplane {
 	return []ForeignDataplane{native, tables}
 }
 
-// formerAgent serves the pod to a proxy of its own, as Istio's agent does, until the test ends.
-func (n *node) formerAgent(uid string, pod *dataplanetest.Pod, transparent bool) {
+// formerAgent serves pod a to a proxy of its own, as Istio's agent does, until the test ends.
+func (n *node) formerAgent(pod *dataplanetest.Pod, transparent bool) {
 	n.t.Helper()
 	socket := filepath.Join(n.t.TempDir(), "z")
 	server, err := zds.Listen(n.t.Context(), socket, zds.Options{})
@@ -60,11 +60,11 @@ func (n *node) formerAgent(uid string, pod *dataplanetest.Pod, transparent bool)
 		n.t.Fatal(err)
 	}
 	n.t.Cleanup(func() { _ = namespace.Close() }) // nothing was written
-	if err := server.Set(zds.Workload{UID: uid, Name: "pod-" + uid, Namespace: "shop", ServiceAccount: "account"}, namespace); err != nil {
+	if err := server.Set(zds.Workload{UID: "a", Name: "pod-a", Namespace: "shop", ServiceAccount: "account"}, namespace); err != nil {
 		n.t.Fatal(err)
 	}
 	n.startProxy(ambienttest.StartOptions{ProxyOptions: ambienttest.ProxyOptions{Socket: socket, Transparent: transparent}})
-	if err := server.Await(n.t.Context(), uid); err != nil {
+	if err := server.Await(n.t.Context(), "a"); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -98,7 +98,7 @@ func takeOver(t *testing.T, dataplane hostDataplane, program upstreamtest.Progra
 	// second.
 	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{Ports: []uint16{8080}, DropAfter: 10 * time.Second})
 	n.paths["a"] = pod.Path()
-	n.formerAgent("a", pod, u.Generation == upstream.GenerationTProxy)
+	n.formerAgent(pod, u.Generation == upstream.GenerationTProxy)
 	upstreamtest.Install(t, pod.File(), u, program)
 	client := netip.MustParseAddr("192.0.2.0")
 	inbound := func() *dataplanetest.Connection {
@@ -196,7 +196,7 @@ func drainOfTProxy(t *testing.T, dataplane hostDataplane, program upstreamtest.P
 	n := newNode(t)
 	n.dataplane, n.options.Dataplane, n.options.Sets, n.options.TakeOver = dataplane, dataplane, dataplane, foreignDataplanes(t)
 	pod := n.pod("a")
-	n.formerAgent("a", pod, true)
+	n.formerAgent(pod, true)
 	upstreamtest.Install(t, pod.File(), upstream.PodRules{Generation: upstream.GenerationTProxy, IPv6: true}, program)
 	var delivered []*dataplanetest.Connection
 	before := n.relayed(pod)
@@ -284,7 +284,7 @@ func TestTakeOverLeaves(t *testing.T) {
 	n := newNode(t)
 	n.options.TakeOver = foreignDataplanes(t)
 	pod := n.pod("a")
-	n.formerAgent("a", pod, false)
+	n.formerAgent(pod, false)
 	upstreamtest.Install(t, pod.File(), upstream.PodRules{Generation: upstream.GenerationRedirect, IPv6: true}, upstreamtest.IPTablesNFT)
 	sandboxtest.Run(t, pod.File(), "", "iptables-nft", "-t", "nat", "-A", "ISTIO_OUTPUT", "-p", "tcp", "--dport", "9", "-j", "RETURN")
 	a, _ := n.run()

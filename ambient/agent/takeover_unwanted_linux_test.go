@@ -31,7 +31,7 @@ func enrolledByIstio(t *testing.T, u upstream.PodRules, program upstreamtest.Pro
 	n := newNode(t)
 	n.options.TakeOver = foreignDataplanes(t)
 	pod := n.pod("a")
-	n.formerAgent("a", pod, u.Generation == upstream.GenerationTProxy)
+	n.formerAgent(pod, u.Generation == upstream.GenerationTProxy)
 	upstreamtest.Install(t, pod.File(), u, program)
 	return n, pod
 }
