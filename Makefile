@@ -123,9 +123,10 @@ cluster: e2e-prepared ## starts the Kubernetes of the end-to-end tests, to play 
 .PHONY: soak
 soak: N ?= 10000
 soak: SEED ?= 1000
-soak: ## random redirects and real packets, each kernel backend against Trace: N=10000 pairs on each, from SEED=1000 on
+soak: ## random redirects, random routers and real packets, each kernel backend against Trace: N=10000 of each, from SEED=1000 on
 	@.ci/prerequisites nft iptables newuidmap gcc
 	go test ./interception/nftables ./interception/iptables -count=1 -v -timeout 120m -run 'TestAgreesWithTrace$$' -args -pairs $(N) -seed $(SEED)
+	go test ./interception/dataplanetest -count=1 -v -timeout 120m -run 'TestForwardingAgreesWithTrace$$' -args -worlds $(N) -world-seed $(SEED)
 
 # The race detector would slow down the programs that are measured here; make test runs them with it.
 .PHONY: ambient-soak
