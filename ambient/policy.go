@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/meshcni/meshcni/interception"
 )
@@ -18,6 +19,10 @@ type Pod struct {
 	Phase string `json:"phase,omitempty"`
 	// Addresses are status.podIPs; empty before the pod has any.
 	Addresses []netip.Addr `json:"addresses,omitempty"`
+	// Created is metadata.creationTimestamp, and Ready reports whether the condition Ready is true.
+	// They are told of the node's proxies alone, and are zero for other pods.
+	Created time.Time `json:"created,omitzero"`
+	Ready   bool      `json:"ready,omitempty"`
 }
 
 // Finished reports whether all containers of the pod have ended for good. Such a pod has no network
@@ -105,7 +110,7 @@ func Enrolled(pod Pod, namespace Namespace, policy Policy) interception.Decision
 		return interception.Decision{Reason: ReasonHostNetwork}
 	case pod.Finished():
 		return interception.Decision{Reason: ReasonFinished, Detail: pod.Phase}
-	case policy.isProxy(pod):
+	case policy.IsProxy(pod):
 		return interception.Decision{Reason: ReasonProxy, Detail: pod.Namespace + "/" + pod.Name}
 	case slices.Contains(policy.ExcludeNamespaces, pod.Namespace):
 		return interception.Decision{Reason: ReasonExcludedNamespace, Detail: pod.Namespace}
@@ -121,9 +126,9 @@ func Enrolled(pod Pod, namespace Namespace, policy Policy) interception.Decision
 	return interception.Decision{Reason: ReasonNotSelected, OfPod: true}
 }
 
-// isProxy recognises the node's proxy by its namespace and its labels. Any user can set the
-// labels on a pod, but not in the proxy's namespace.
-func (p Policy) isProxy(pod Pod) bool {
+// IsProxy reports whether a pod is the node's proxy, by its namespace and its labels. Any user can
+// set the labels on a pod, but not in the proxy's namespace.
+func (p Policy) IsProxy(pod Pod) bool {
 	return p.ProxyNamespace != "" && len(p.ProxyLabels) > 0 && pod.Namespace == p.ProxyNamespace &&
 		LabelSelector{MatchLabels: p.ProxyLabels}.Matches(pod.Labels)
 }

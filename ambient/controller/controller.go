@@ -67,7 +67,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	pods, err := c.options.Pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: c.podChanged,
 		UpdateFunc: func(before, after any) {
-			if !samePod(before, after) {
+			if !c.samePod(before, after) {
 				c.podChanged(after)
 			}
 		},

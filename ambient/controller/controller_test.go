@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -101,6 +102,40 @@ func TestUpdatesWithoutNews(t *testing.T) {
 	if change := a.next(t); len(change.Pods) != 1 || change.Pods[0].Name != "another" || len(change.Namespaces) != 0 {
 		t.Errorf("got %+v", change)
 	}
+}
+
+// TestProxies tells of proxies when they were created and whether they are ready, and of no other
+// pod, also not of one with their labels elsewhere.
+func TestProxies(t *testing.T) {
+	t.Parallel()
+	policy := ambient.IstioPolicy()
+	policy.ProxyNamespace, policy.ProxyLabels = "shop", map[string]string{"app": "ztunnel"}
+	object := func(namespace, app, ready string) fakecluster.Pod {
+		name := app + "-in-" + namespace
+		return fakecluster.Pod{Namespace: namespace, Name: name, UID: "uid-" + name, Node: "a", Object: fmt.Sprintf(
+			`{"metadata":{"namespace":%q,"name":%q,"uid":"uid-%s","labels":{"app":%q},"creationTimestamp":"2026-01-02T03:04:05Z"},
+			"spec":{"nodeName":"a"},"status":{"phase":"Running","conditions":[{"type":"Ready","status":%q}]}}`, namespace, name, name, app, ready)}
+	}
+	cluster := shop(object("shop", "ztunnel", "False"), object("shop", "web", "True"), object("bank", "ztunnel", "True"))
+	cluster.PutNamespace("bank", nil)
+	a := read(start(t, cluster, func(o *controller.Options) { o.Policy = policy }))
+	a.next(t)
+	want := func(name string, created time.Time, ready bool) {
+		t.Helper()
+		if pod := a.pods["uid-"+name]; !pod.Created.Equal(created) || pod.Ready != ready {
+			t.Errorf("pod %s: created %s, ready %t, want %s, %t", name, pod.Created, pod.Ready, created, ready)
+		}
+	}
+	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	want("ztunnel-in-shop", created, false)
+	want("web-in-shop", time.Time{}, false)
+	want("ztunnel-in-bank", time.Time{}, false)
+	cluster.Put(object("shop", "web", "False"))
+	cluster.Put(object("shop", "ztunnel", "True"))
+	a.next(t)
+	want("ztunnel-in-shop", created, true)
+	want("web-in-shop", time.Time{}, false)
+	a.wantNoNews(t)
 }
 
 // TestNamespaceChanges tells of the labels of a namespace with pods.

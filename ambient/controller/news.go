@@ -134,7 +134,7 @@ func (c *Controller) describe(key string, change *ambient.Change) (told bool) {
 	if o == nil {
 		return true
 	}
-	pod := podOf(o)
+	pod := c.told(o)
 	if pod.Finished() && !known {
 		return true
 	}

@@ -26,6 +26,8 @@ type Options struct {
 	Pods cache.SharedIndexInformer
 	// Annotation is the name of the status annotation, such as that of [ambient.Vocabulary].
 	Annotation string
+	// Policy names the node's proxy. It may be the zero value: then no pod counts as the proxy.
+	Policy ambient.Policy
 	// Timeout bounds each request that is no watch; 5 s if zero.
 	Timeout time.Duration
 	// OnError receives why namespaces cannot be read, each time; they are tried again. It may be

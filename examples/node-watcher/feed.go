@@ -43,15 +43,24 @@ func namesToKeep(o options) ([]string, error) {
 	if o.feed == "" {
 		return nil, nil
 	}
+	policy, err := policyOf(o)
+	if err != nil {
+		return nil, err
+	}
+	return controller.Names(policy, ambient.Istio()), nil
+}
+
+// policyOf returns which pods are in ambient mode, and which is the proxy.
+func policyOf(o options) (ambient.Policy, error) {
 	config, err := ambientconf.Parse(o.ambient)
 	if err != nil {
-		return nil, fmt.Errorf("-ambient: %w", err)
+		return ambient.Policy{}, fmt.Errorf("-ambient: %w", err)
 	}
 	policy, err := config.Policy()
 	if err != nil {
-		return nil, fmt.Errorf("-ambient: %w", err)
+		return ambient.Policy{}, fmt.Errorf("-ambient: %w", err)
 	}
-	return controller.Names(policy, ambient.Istio()), nil
+	return policy, nil
 }
 
 // newFeeder listens for agents.
@@ -63,11 +72,15 @@ func newFeeder(ctx context.Context, of *answers.Pods, o options, version string,
 		}
 		log.Warn("the API server doesn't answer about namespaces; trying again", "server", o.server.URL, "failure", kind, "error", err)
 	}})
+	policy, err := policyOf(o)
+	if err != nil {
+		return nil, err
+	}
 	config := o.server.Config(version)
 	config.Wrap(reached.Wrap)
 	config.QPS, config.Burst = annotationsPerSecond, annotationsAtOnce
 	c, err := controller.New(controller.Options{
-		Config: config, Pods: of.Informer(), Annotation: ambient.Istio().Status,
+		Config: config, Pods: of.Informer(), Annotation: ambient.Istio().Status, Policy: policy,
 		OnError: func(err error) { log.Debug("can't read namespaces", "error", err) }, // reached has warned
 	})
 	if err != nil {

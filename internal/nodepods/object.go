@@ -91,6 +91,11 @@ type objectList struct {
 	Items           []Object `json:"items"`
 }
 
+// Ready reports whether the condition Ready is true. That of a pod that is too large is not kept.
+func (o *Object) Ready() bool {
+	return slices.ContainsFunc(o.Status.Conditions, func(c condition) bool { return c.Type == "Ready" && c.Status == "True" })
+}
+
 // DeepCopyObject returns a shallow copy, which suffices: objects are replaced, not edited.
 func (o *Object) DeepCopyObject() runtime.Object {
 	same := *o
@@ -112,7 +117,9 @@ func (s stripper) strip(object any) (any, error) {
 		// Either a pod whose deletion was missed, or one that comes twice and is stripped already.
 		return object, nil
 	}
-	kept := metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}
+	kept := metav1.ObjectMeta{
+		Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, CreationTimestamp: o.CreationTimestamp,
+	}
 	delete(o.Annotations, lastApplied)
 	if o.size() > MaxPod {
 		kept.Labels, kept.Annotations = s.named(o.Labels), s.named(o.Annotations)

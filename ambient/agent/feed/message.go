@@ -211,6 +211,6 @@ func slim(pod ambient.Pod) *ambient.Pod {
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Labels: pod.Labels, Annotations: pod.Annotations,
 			ServiceAccount: pod.ServiceAccount, HostNetwork: pod.HostNetwork,
 		},
-		Phase: pod.Phase, Addresses: pod.Addresses,
+		Phase: pod.Phase, Addresses: pod.Addresses, Created: pod.Created, Ready: pod.Ready,
 	}
 }

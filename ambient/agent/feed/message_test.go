@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -147,6 +148,9 @@ func TestSlim(t *testing.T) {
 	all := full()
 	all.RunAsUser, all.RunAsGroup, all.Containers = &user, &user, []interception.Container{{Name: "c"}}
 	want := full()
+	for _, pod := range []*ambient.Pod{&all, &want} {
+		pod.Created, pod.Ready = time.Unix(1, 0), true
+	}
 	if diff := cmp.Diff(&want, slim(all), compareAddresses()); diff != "" {
 		t.Error(diff)
 	}
