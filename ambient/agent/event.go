@@ -137,7 +137,7 @@ func (a *Agent) uidOf(pod podnetns.Pod) string {
 		if known.Namespace != pod.Namespace || known.Name != pod.Name {
 			continue
 		}
-		if pod.UID != "" && runtimeUID(known.Pod) == pod.UID {
+		if pod.UID != "" && RuntimeUID(known.Pod) == pod.UID {
 			return uid
 		}
 		if pod.UID == "" && !known.Finished() &&

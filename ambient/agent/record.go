@@ -94,7 +94,7 @@ func (w *worker) notes(leaving bool) notes {
 	if w.pod.UID == "" {
 		return now
 	}
-	now.account, now.runtime = w.pod.ServiceAccount, runtimeUID(w.pod.Pod)
+	now.account, now.runtime = w.pod.ServiceAccount, RuntimeUID(w.pod.Pod)
 	if known := w.addresses(); len(known) > 0 {
 		now.addresses = slices.SortedFunc(slices.Values(known), netip.Addr.Compare)
 	}

@@ -31,17 +31,26 @@ type socket struct {
 	mark interception.Mark
 }
 
-// proxyListens reports whether each of the proxy's TCP ports has a listener at an unspecified
-// address in the namespace. A listener of IPv6 usually serves both families.
-func proxyListens(in *interception.Netns, n ambient.Numbers) (bool, error) {
-	ports := map[interception.Port]bool{n.OutboundPort: true, n.InboundPort: true, n.TunnelPort: true}
+// Listens reports whether each of the TCP ports has a listener at an unspecified address in the
+// namespace. A listener of IPv6 usually serves both families. On other systems than Linux the error
+// is [interception.ErrUnsupported].
+func Listens(in *interception.Netns, ports ...interception.Port) (bool, error) {
+	missing := map[interception.Port]bool{}
+	for _, port := range ports {
+		missing[port] = true
+	}
 	err := eachSocket(in, listenState, func(s socket) (enough bool) {
 		if s.local.Addr().IsUnspecified() {
-			delete(ports, interception.Port(s.local.Port()))
+			delete(missing, interception.Port(s.local.Port()))
 		}
-		return len(ports) == 0
+		return len(missing) == 0
 	})
-	return err == nil && len(ports) == 0, err
+	return err == nil && len(missing) == 0, err
+}
+
+// proxyListens reports whether the proxy has its listeners in the namespace.
+func proxyListens(in *interception.Netns, n ambient.Numbers) (bool, error) {
+	return Listens(in, n.OutboundPort, n.InboundPort, n.TunnelPort)
 }
 
 // proxyIsConnected reports whether the proxy carries a connection in the namespace.

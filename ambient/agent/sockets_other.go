@@ -9,6 +9,11 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
+// Listens is not supported.
+func Listens(*interception.Netns, ...interception.Port) (bool, error) {
+	return false, interception.ErrUnsupported
+}
+
 func proxyListens(*interception.Netns, ambient.Numbers) (bool, error) {
 	return false, interception.ErrUnsupported
 }

@@ -13,8 +13,8 @@ import (
 // https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror.
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
-// runtimeUID returns the UID by which the node knows a pod: the plugin is told of it, and cgroups
+// RuntimeUID returns the UID by which the node knows a pod: the plugin is told of it, and cgroups
 // have it.
-func runtimeUID(pod interception.Pod) string {
+func RuntimeUID(pod interception.Pod) string {
 	return cmp.Or(pod.Annotations[mirrorAnnotation], pod.UID)
 }

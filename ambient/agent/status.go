@@ -49,7 +49,7 @@ func (a *Agent) Status(uids ...string) Status {
 	defer a.mu.Unlock()
 	status := Status{Complete: a.complete, Withdrawn: a.withdrawn.all, Proxy: a.server.Status()}
 	for uid, pod := range a.pods {
-		of := runtimeUID(pod.Pod)
+		of := RuntimeUID(pod.Pod)
 		if !asked(uid) && !asked(of) {
 			continue
 		}

@@ -158,7 +158,7 @@ func (w *worker) open(ctx context.Context) error {
 		return err
 	}
 	found, err := w.agent.search.find(ctx, podnetns.Pod{
-		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: cmp.Or(runtimeUID(w.pod.Pod), w.noted.runtime, w.uid), HostNetwork: w.pod.HostNetwork,
+		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: cmp.Or(RuntimeUID(w.pod.Pod), w.noted.runtime, w.uid), HostNetwork: w.pod.HostNetwork,
 		IPs: addresses,
 	})
 	if err != nil {
