@@ -97,7 +97,7 @@ func TestNodeKeepsConnections(t *testing.T) {
 				if stage > 0 {
 					n.enrol(n.meshed, captured)
 				}
-				n.relay.takings() // forget
+				n.relay.Takings() // forget
 				for family := range 2 {
 					open = append(open, call(t, n.meshed, n.remote.Addresses[family]), call(t, n.remote, n.meshed.Addresses[family]))
 				}
@@ -107,7 +107,7 @@ func TestNodeKeepsConnections(t *testing.T) {
 					}
 				}
 				want := map[bool]int{true: 4}[captured]
-				if took := n.relay.takings(); len(took) != want {
+				if took := n.relay.Takings(); len(took) != want {
 					t.Errorf("stage %d: the proxy took %v, want %d of four", stage, took, want)
 				}
 			}
@@ -151,7 +151,7 @@ func TestNodeCarriesMuch(t *testing.T) {
 						}
 					}
 				}
-				if took := n.relay.takings(); len(took) != 4 {
+				if took := n.relay.Takings(); len(took) != 4 {
 					t.Errorf("the proxy took %v, want all four", took)
 				}
 			})

@@ -16,6 +16,7 @@ import (
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
+	"github.com/meshcni/meshcni/internal/testing/transparent"
 )
 
 // capturingNode is a node that captures for a proxy in a pod of its own.
@@ -24,7 +25,7 @@ type capturingNode struct {
 	backend hostBackend
 	node    *nodes.Node
 	proxy   *nodes.Place
-	relay   *transparentProxy
+	relay   *transparent.Proxy
 	current ambient.NodeProxy // of the plan that was applied last
 	also    *nodes.Place      // the proxy's successor
 	// meshed and peer are pods of the mesh and other is none, on the node; remote is on another.
@@ -50,7 +51,7 @@ func newCapturingNode(t *testing.T, backend hostBackend, way ambient.Way) *captu
 		t.Fatal(err)
 	}
 	t.Cleanup(resolver)
-	n.relay = startTransparent(t, n.proxy)
+	n.relay = transparent.Start(t, n.proxy)
 	first := proxyAt(n.proxy, way)
 	n.apply(first)
 	n.prepare(n.proxy, first)
@@ -97,13 +98,13 @@ func (n *capturingNode) prepare(pod *nodes.Place, proxy ambient.NodeProxy) {
 
 // visit connects to an application, and returns what it says and what the proxy has taken
 // meanwhile.
-func (n *capturingNode) visit(from *nodes.Place, network string, to netip.AddrPort) (nodes.Visit, []taken, error) {
+func (n *capturingNode) visit(from *nodes.Place, network string, to netip.AddrPort) (nodes.Visit, []transparent.Taken, error) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), 30*time.Second) // a lost packet would take minutes
 	defer cancel()
-	n.relay.takings() // forget
+	n.relay.Takings() // forget
 	visit, err := from.Visit(ctx, network, to)
-	return visit, n.relay.takings(), err
+	return visit, n.relay.Takings(), err
 }
 
 // TestNodeCapture sends real packets all ways, over both families.
@@ -155,7 +156,7 @@ func (n *capturingNode) wantWays(family int) {
 		switch {
 		case w.by == 0 && len(took) > 0, w.by != 0 && len(took) != 1:
 			n.t.Errorf("%s, to %s: the proxy took %v", name, to, took)
-		case w.by != 0 && (took[0].port != w.by || took[0].to != to || took[0].from.Addr() != w.from.Addresses[family]):
+		case w.by != 0 && (took[0].Port != w.by || took[0].To != to || took[0].From.Addr() != w.from.Addresses[family]):
 			n.t.Errorf("%s, to %s: the proxy took %v, want %d", name, to, took, w.by)
 		}
 	}
@@ -222,16 +223,16 @@ func TestNodeChangesProxies(t *testing.T) {
 				n.also = n.node.NewPod("0006", interception.IPv4, interception.IPv6)
 				former, successor := proxyAt(n.proxy, way), proxyAt(n.also, way)
 				successor.Generation, successor.Namespace = 1, "second"
-				relays := []*transparentProxy{n.relay, startTransparent(t, n.also)}
+				relays := []*transparent.Proxy{n.relay, transparent.Start(t, n.also)}
 				wantRelay := func(step string, want int) {
 					t.Helper()
 					n.relay = relays[want]
-					relays[1-want].takings() // forget
+					relays[1-want].Takings() // forget
 					for family := range 2 {
 						for _, ends := range [][2]*nodes.Place{{n.meshed, n.remote}, {n.remote, n.meshed}} {
 							to := netip.AddrPortFrom(ends[1].Addresses[family], 8080)
 							visit, took, err := n.visit(ends[0], "tcp", to)
-							if err != nil || len(took) != 1 || len(relays[1-want].takings()) > 0 {
+							if err != nil || len(took) != 1 || len(relays[1-want].Takings()) > 0 {
 								t.Errorf("%s, to %s: %v, %v, and the proxy took %v", step, to, visit, err, took)
 							}
 						}
@@ -264,15 +265,14 @@ func TestProxyLearnsOfErrors(t *testing.T) {
 					t.Errorf("to %s: %v, %v, and the proxy took %v", unknown, visit, err, took)
 				}
 			}
-			n.relay.mutex.Lock()
-			defer n.relay.mutex.Unlock()
-			for _, err := range n.relay.fails {
+			fails := n.relay.Failures()
+			for _, err := range fails {
 				if !errors.Is(err, syscall.ENETUNREACH) && !errors.Is(err, syscall.EHOSTUNREACH) {
 					t.Errorf("the proxy learns that %v", err)
 				}
 			}
-			if len(n.relay.fails) != 2 {
-				t.Errorf("%d errors, want one of each family", len(n.relay.fails))
+			if len(fails) != 2 {
+				t.Errorf("%d errors, want one of each family", len(fails))
 			}
 		})
 	}
@@ -300,7 +300,7 @@ func TestNodeBesideOthers(t *testing.T) {
 					sandboxtest.Run(t, n.node.Host.Netns.File(), "", append([]string{program + flavour}, strings.Fields(rule)...)...)
 				}
 				visit, took, err := n.visit(n.meshed, "tcp", service)
-				if err != nil || visit.Server.Addr() != endpoint || len(took) != 1 || took[0].to != service || took[0].from.Addr() != pod {
+				if err != nil || visit.Server.Addr() != endpoint || len(took) != 1 || took[0].To != service || took[0].From.Addr() != pod {
 					t.Errorf("to %s: %v, %v, and the proxy took %v", service, visit, err, took)
 				}
 			}
@@ -321,7 +321,7 @@ func TestNodeCapturesServices(t *testing.T) {
 		if err != nil || visit.Server != pod || visit.Client.Addr() != n.other.Addresses[family] {
 			t.Errorf("to %s: %v, %v", service, visit, err)
 		}
-		if len(took) != 1 || took[0].port != 15006 || took[0].to != pod {
+		if len(took) != 1 || took[0].Port != 15006 || took[0].To != pod {
 			t.Errorf("to %s: the proxy took %v, want one for %s", service, took, pod)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
+	"github.com/meshcni/meshcni/internal/testing/transparent"
 )
 
 // world describes all places and both plans to package trace.
@@ -96,7 +97,7 @@ func (n *capturingNode) members(owner interception.Owner) []trace.LiveSet {
 
 // expected returns by package trace what [capturingNode.visit] should find, without the ports of
 // clients: the relay continues each connection that the proxy takes.
-func (n *capturingNode) expected(proxy ambient.NodeProxy, from *nodes.Place, network string, to netip.AddrPort) (visit nodes.Visit, took []taken, report string) {
+func (n *capturingNode) expected(proxy ambient.NodeProxy, from *nodes.Place, network string, to netip.AddrPort) (visit nodes.Visit, took []transparent.Taken, report string) {
 	n.t.Helper()
 	protocol := map[string]interception.Protocol{"tcp": interception.ProtocolTCP, "udp": interception.ProtocolUDP}[network]
 	world := n.world(proxy)
@@ -123,7 +124,7 @@ func (n *capturingNode) expected(proxy ambient.NodeProxy, from *nodes.Place, net
 		if !end.Listener.Proxy {
 			return nodes.Visit{Client: client, Server: end.Header.Dst}, took, report
 		}
-		took = append(took, taken{uint16(end.Listener.Port), client, end.Header.Dst})
+		took = append(took, transparent.Taken{Port: uint16(end.Listener.Port), From: client, To: end.Header.Dst})
 		packet = trace.Packet{
 			From: trace.Socket{Namespace: end.Namespace, Transparent: true}, Protocol: protocol, Src: client, Dst: end.Header.Dst,
 		}
@@ -135,14 +136,14 @@ func (n *capturingNode) expected(proxy ambient.NodeProxy, from *nodes.Place, net
 }
 
 // wantTraced fails the test unless package trace finds the same as the visit.
-func (n *capturingNode) wantTraced(from *nodes.Place, network string, to netip.AddrPort, visit nodes.Visit, took []taken) {
+func (n *capturingNode) wantTraced(from *nodes.Place, network string, to netip.AddrPort, visit nodes.Visit, took []transparent.Taken) {
 	n.t.Helper()
 	proxy := n.current
 	wantVisit, wantTook, report := n.expected(proxy, from, network, to)
 	visit.Client = withoutPort(visit.Client)
 	took = slices.Clone(took)
 	for i := range took {
-		took[i].from = withoutPort(took[i].from)
+		took[i].From = withoutPort(took[i].From)
 	}
 	if visit != wantVisit || !slices.Equal(took, wantTook) {
 		n.t.Errorf("%s to %s over %s: got %v, and the proxy took %v; want by the trace %v, %v\n%s", from.Name, to, network, visit, took, wantVisit, wantTook, report)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ambient_test
+package transparent
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -20,44 +21,55 @@ import (
 	"github.com/meshcni/meshcni/internal/namespace"
 )
 
-// transparentProxy takes connections for any destination, and connects there with its client's
-// address.
-type transparentProxy struct {
+// Proxy takes connections for any destination. Start one with [Start].
+type Proxy struct {
 	place *nodes.Place
-	ctx   context.Context //nolint:containedctx // that of the test, with which connections end
+	ctx   context.Context //nolint:containedctx // its connections end with it
+	stop  func()
 	mutex sync.Mutex
-	took  []taken
+	took  []Taken
 	fails []error // of its own connections
 	busy  sync.WaitGroup
 }
 
-// taken is a connection that the proxy has taken: at which port, from whom, and for whom.
-type taken struct {
-	port     uint16
-	from, to netip.AddrPort
+// Taken is a connection that the proxy has taken: at which port, from whom, and for whom.
+type Taken struct {
+	Port     uint16
+	From, To netip.AddrPort
 }
 
-func (k taken) String() string { return fmt.Sprintf("%s > %s at :%d", k.from, k.to, k.port) }
+// String returns the connection in one line.
+func (k Taken) String() string { return fmt.Sprintf("%s > %s at :%d", k.From, k.To, k.Port) }
 
-// startTransparent runs the proxy in a pod to the end of the test.
-func startTransparent(t *testing.T, place *nodes.Place) *transparentProxy {
+// Start runs a proxy in a pod to the end of the test, or until Stop. It listens on the ports 15001,
+// 15006 and 15008.
+func Start(t testing.TB, place *nodes.Place) *Proxy {
 	t.Helper()
-	p := &transparentProxy{place: place, ctx: t.Context()}
-	t.Cleanup(p.busy.Wait) // after those below, which close the listeners
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &Proxy{place: place, ctx: ctx}
+	var listeners []net.Listener
+	p.stop = sync.OnceFunc(func() {
+		cancel()
+		for _, listener := range listeners {
+			_ = listener.Close()
+		}
+		p.busy.Wait()
+	})
+	t.Cleanup(p.stop)
 	config := net.ListenConfig{Control: transparent}
 	config.SetMultipathTCP(false)
 	for _, port := range []uint16{15001, 15006, 15008} {
 		for _, network := range []string{"tcp4", "tcp6"} {
 			var listener net.Listener
 			err := namespace.Run(place.Netns.File(), func() (err error) {
-				listener, err = config.Listen(t.Context(), network, net.JoinHostPort("", strconv.Itoa(int(port))))
+				listener, err = config.Listen(ctx, network, net.JoinHostPort("", strconv.Itoa(int(port))))
 				return err
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
+			listeners = append(listeners, listener)
 			p.busy.Go(func() { p.serve(listener, port) })
-			t.Cleanup(func() { _ = listener.Close() })
 		}
 	}
 	return p
@@ -76,8 +88,11 @@ func transparent(network, _ string, conn syscall.RawConn) error {
 	return errors.Join(err, refused)
 }
 
-// takings returns the connections that were taken since the last call.
-func (p *transparentProxy) takings() []taken {
+// Stop ends the proxy with its connections.
+func (p *Proxy) Stop() { p.stop() }
+
+// Takings returns the connections that were taken since the last call.
+func (p *Proxy) Takings() []Taken {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	took := p.took
@@ -85,7 +100,14 @@ func (p *transparentProxy) takings() []taken {
 	return took
 }
 
-func (p *transparentProxy) serve(listener net.Listener, port uint16) {
+// Failures returns why connections of the proxy have failed.
+func (p *Proxy) Failures() []error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return slices.Clone(p.fails)
+}
+
+func (p *Proxy) serve(listener net.Listener, port uint16) {
 	for {
 		conn, err := listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -99,12 +121,12 @@ func (p *transparentProxy) serve(listener net.Listener, port uint16) {
 
 // relay connects to the destination in the client's name. What comes to the port of tunnels is for
 // the application's port.
-func (p *transparentProxy) relay(from *net.TCPConn, port uint16) {
+func (p *Proxy) relay(from *net.TCPConn, port uint16) {
 	defer from.Close()
 	defer context.AfterFunc(p.ctx, func() { _ = from.Close() })()
 	client, to := addrPort(from.RemoteAddr()), addrPort(from.LocalAddr())
 	p.mutex.Lock()
-	p.took = append(p.took, taken{port, client, to})
+	p.took = append(p.took, Taken{port, client, to})
 	p.mutex.Unlock()
 	if to.Port() == port {
 		to = netip.AddrPortFrom(to.Addr(), 8080)
