@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodemode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/interception"
+)
+
+// keepHost chooses the proxy, brings the host and the proxies' namespaces where they should be, and
+// looks for the proxy's listeners. The error may be about a proxy that is not used yet, while the
+// host is right.
+func (a *Agent) keepHost(ctx context.Context) error {
+	if err := a.reopen(ctx); err != nil {
+		return err
+	}
+	if a.mayClear() {
+		return a.clear(ctx)
+	}
+	want, unusable := a.choose(ctx)
+	return errors.Join(a.change(ctx, want), a.look(), unusable)
+}
+
+// look looks for the proxy's listeners. All pods look again when that is news.
+func (a *Agent) look() error {
+	changed, err := a.host.look()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if changed {
+		a.proxyState.listens, a.proxyState.since = a.host.listens, time.Now()
+		for _, e := range a.entries {
+			a.dueLocked(e)
+		}
+	}
+	return err
+}
+
+// reopen opens the namespaces of the proxies of the state file, after a start. One whose pod is gone,
+// or has another namespace, is forgotten: its interfaces have ended with the former namespace.
+func (a *Agent) reopen(ctx context.Context) error {
+	h := &a.host
+	for _, p := range slices.Clone(h.proxies) {
+		if p.netns != nil {
+			continue
+		}
+		pod, told, complete := a.told(p.UID)
+		if complete && (!told || pod.Finished()) {
+			h.drop(p)
+			continue
+		}
+		pod.UID, pod.Addresses = p.UID, p.Proxy.Addresses
+		netns, err := h.o.find(ctx, p.Namespace, p.Name, pod)
+		if err != nil {
+			return fmt.Errorf("find the proxy's pod %s/%s, which was the node's proxy before the start: %w", p.Namespace, p.Name, err)
+		}
+		if netns.ID() != p.Netns {
+			h.drop(p)
+			if err := netns.Close(); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := h.watch.Add(p.key(), netns); err != nil {
+			return errors.Join(err, netns.Close())
+		}
+		p.netns = netns
+	}
+	return nil
+}
+
+// drop forgets a proxy that is gone.
+func (h *host) drop(p *proxy) {
+	h.proxies = slices.DeleteFunc(h.proxies, func(o *proxy) bool { return o == p })
+}
+
+// choose returns the proxy that should have the routes; nil if none. The error says which newer
+// proxies cannot be used.
+func (a *Agent) choose(ctx context.Context) (want *proxy, unusable error) {
+	candidates, present, complete := a.candidates()
+	h := &a.host
+	if !complete {
+		if len(h.proxies) > 0 {
+			return h.proxies[0], nil
+		}
+		return nil, nil
+	}
+	for _, pod := range candidates {
+		if i := slices.IndexFunc(h.proxies, func(p *proxy) bool { return p.is(pod) }); i >= 0 && !h.isReplaced(ctx, i, pod) {
+			return h.proxies[i], unusable
+		}
+		p, err := h.open(ctx, pod)
+		if err == nil {
+			return p, unusable
+		}
+		unusable = errors.Join(unusable, err)
+	}
+	if len(h.proxies) > 0 && slices.ContainsFunc(present, h.proxies[0].is) {
+		return h.proxies[0], unusable // it is there, and no other one is ready
+	}
+	return nil, unusable
+}
+
+// isReplaced reports whether the first proxy has lost its listeners because its pod has another
+// namespace since.
+func (h *host) isReplaced(ctx context.Context, i int, pod ambient.Pod) bool {
+	if i > 0 || h.listens || !h.ready {
+		return false
+	}
+	netns, err := h.o.find(ctx, pod.Namespace, pod.Name, pod)
+	if err != nil {
+		return false
+	}
+	is := netns.ID() != h.proxies[i].Netns
+	_ = netns.Close() // nothing was written
+	return is
+}
+
+// candidates returns the proxies' pods that are ready, the newest first, and those that are there at
+// all, and whether the feed is complete.
+func (a *Agent) candidates() (ready, present []ambient.Pod, complete bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, pod := range a.pods {
+		if !a.options.Policy.IsProxy(pod) || pod.Finished() {
+			continue
+		}
+		present = append(present, pod)
+		if pod.Ready {
+			ready = append(ready, pod)
+		}
+	}
+	slices.SortFunc(ready, func(a, b ambient.Pod) int {
+		if byTime := b.Created.Compare(a.Created); byTime != 0 {
+			return byTime
+		}
+		if a.UID < b.UID { // any order will do that is always the same
+			return -1
+		}
+		return 1
+	})
+	return ready, present, a.complete
+}
+
+// change makes a proxy the one that has the routes: first it gets its interfaces, then the routes,
+// and then the former one's interfaces go.
+func (a *Agent) change(ctx context.Context, want *proxy) error {
+	h := &a.host
+	if want == nil {
+		return a.set(ctx)
+	}
+	if len(h.proxies) > 0 && h.proxies[0] != want {
+		if !slices.Contains(h.proxies, want) {
+			if err := a.set(ctx, append(slices.Clone(h.proxies), want)...); err != nil {
+				if !slices.Contains(h.proxies, want) {
+					err = errors.Join(err, h.close(want))
+				}
+				return err
+			}
+		}
+		others := slices.DeleteFunc(slices.Clone(h.proxies), func(p *proxy) bool { return p == want })
+		if err := a.set(ctx, append([]*proxy{want}, others...)...); err != nil {
+			return err
+		}
+	}
+	return a.set(ctx, want)
+}
+
+// set is host.set, and has the pods look for members that they have lost. It removes members that
+// other programs have added.
+func (a *Agent) set(ctx context.Context, proxies ...*proxy) error {
+	lost, err := a.host.set(ctx, proxies)
+	a.mu.Lock()
+	for _, uid := range lost {
+		a.wakeLocked(uid)
+	}
+	strange := a.strangeLocked()
+	a.mu.Unlock()
+	if err != nil || len(strange) == 0 {
+		return err
+	}
+	return a.host.edit(ctx, strange, func(edit *interception.SetEdit, address netip.Addr) { edit.Remove[address] = "" })
+}
+
+// strangeLocked returns the members without an owner that are no pod's, once the feed is complete. A
+// pod that is enrolled takes its own over. The caller holds mu.
+func (a *Agent) strangeLocked() []netip.Addr {
+	if !a.complete {
+		return nil
+	}
+	return slices.DeleteFunc(a.host.members.of(""), func(address netip.Addr) bool {
+		for uid := range a.entries {
+			if slices.Contains(a.pods[uid].Addresses, address) {
+				return true
+			}
+		}
+		return false
+	})
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodemode keeps the pods of a node in ambient mode where the node's own namespace captures
+// them ([ambient.NodePlan]). It enters no pod's namespace but the proxy's, and needs no help from
+// the proxy: package [github.com/meshcni/meshcni/ambient/agent] is for the capture in the pods'
+// namespaces.
+//
+//	Feed ----------> pods ----ambient.Enrolled--> what is wanted of each pod ---+
+//	Agent.Enrol ---> addresses, from the plugin                                 +-- ambient.Next
+//	kernel ---look-> members of the sets, the proxy's listeners ----------------+
+//	                                                                  steps --> sets, status
+//	Feed ----------> the proxy's pod --> NodePlan on the host, ProxyPlan in the proxy's namespace
+//
+// A pod is captured while its addresses are in the host's sets, each with the pod's UID. To enrol or
+// to withdraw one is one edit of the set of each family.
+//
+// # The proxy
+//
+// The proxy is the newest of the proxies' pods that are ready ([ambient.Policy.IsProxy]), whose
+// namespace was found and verified by its UID and address, and in which the proxy listens. A proxy
+// that is there serves until another one is ready, even if it is not ready any more. When a new one
+// takes its place, the new one's interfaces, addresses and routes come first, then the routes of the
+// host change, and then the former one's interfaces go. Without a proxy, connections of enrolled
+// pods are refused, and those of others are as before.
+//
+// # Restart
+//
+// The kernel's sets say which pods are enrolled, and a file (Options.State) says which proxies have
+// interfaces. The file is written before the kernel is changed, so that an agent that was killed at
+// any instant is followed by one that goes on. Until the feed is complete, the proxy stays the one
+// of the file, and no member is removed.
+//
+// # Connections
+//
+// A pod that is enrolled or withdrawn while it runs keeps its connections, and new ones go the new
+// way. Connections that a proxy carries end when another one takes its place, as [ambient.NodePlan]
+// says.
+//
+// # Non-goals
+//
+// The agent does not move the pods of a node from one form of capture to the other: withdraw them
+// first. It does not take over what Istio 1.18 to 1.20 has written.
+package nodemode

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodemode_test
+
+import (
+	"strings"
+
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
+)
+
+// dump lists what the host has: links, addresses, rules, routes, sets and settings.
+func (n *node) dump() string {
+	n.t.Helper()
+	file := n.made.Host.Netns.File()
+	run := func(command ...string) string {
+		n.t.Helper()
+		return sandboxtest.Run(n.t, file, "", command...)
+	}
+	var all string
+	for _, program := range []string{"iptables-legacy-save", "ip6tables-legacy-save", "iptables-nft-save", "ip6tables-nft-save"} {
+		for line := range strings.Lines(run(program)) {
+			if strings.HasPrefix(line, "-A") || strings.HasPrefix(line, "-N") {
+				all += program + " " + line
+			}
+		}
+	}
+	if strings.Contains(run("nft", "list", "tables"), "inet "+string(owner)) {
+		all += run("nft", "--stateless", "list", "table", "inet", string(owner))
+	}
+	for _, family := range []string{"-4", "-6"} {
+		all += run("ip", family, "rule")
+		for line := range strings.Lines(run("ip", family, "route", "show", "table", "all")) {
+			if !strings.Contains(line, " proto kernel ") { // which come and go by themselves
+				all += line
+			}
+		}
+	}
+	for line := range strings.Lines(run("ip", "-o", "address", "show", "scope", "global")) {
+		all += strings.Join(strings.Fields(line)[1:4], " ") + "\n"
+	}
+	for line := range strings.Lines(run("ip", "-br", "link")) {
+		name, _, _ := strings.Cut(line, " ")
+		all += "link " + name + "\n"
+	}
+	return all + run("sysctl", "-a", "-r", `net\.ipv4\.conf\..*\.rp_filter`)
+}

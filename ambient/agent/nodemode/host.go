@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodemode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/netfacts"
+	"github.com/meshcni/meshcni/internal/notice"
+)
+
+// host keeps the rules of the node's namespace and of the proxies' namespaces. Apart from members,
+// the agent's loop alone uses it.
+type host struct {
+	o       *Options
+	watch   *notice.Watch
+	members members
+
+	proxies []*proxy // those of the state file; the first one has the routes
+	ready   bool     // the plans stand
+	listens bool     // and the first proxy has its listeners
+	applied string   // the fingerprint of the host's plan as it was applied last
+	own     map[netip.Addr]bool
+}
+
+// hostKey is the key under which the host's namespace is watched.
+const hostKey = "host"
+
+// set makes these the proxies, of which the first one has the routes. The others have interfaces. It
+// returns the UIDs of the pods that have lost a member. What leaves a proxy's namespace leaves it
+// before the host forgets the proxy: an agent that follows this one finishes that.
+func (h *host) set(ctx context.Context, proxies []*proxy) (lost []string, err error) {
+	for _, p := range h.proxies {
+		if !slices.Contains(proxies, p) {
+			if err := p.remove(ctx, h.o); err != nil {
+				return nil, err
+			}
+		}
+	}
+	records := make([]record, len(proxies))
+	for i, p := range proxies {
+		records[i] = p.record
+	}
+	if err := h.o.writeState(records); err != nil {
+		return nil, err
+	}
+	former := h.proxies
+	h.proxies = proxies
+	if lost, err = h.restore(ctx); err != nil {
+		return lost, err
+	}
+	for _, p := range former {
+		if !slices.Contains(proxies, p) {
+			err = errors.Join(err, h.close(p))
+		}
+	}
+	return lost, err
+}
+
+// restore makes the host and the proxies' namespaces hold their plans, in the order in which the
+// proxies' interfaces come about, and reads the members of the sets.
+func (h *host) restore(ctx context.Context) (lost []string, err error) {
+	h.ready = false
+	facts, err := netfacts.Read(h.o.Host)
+	if err != nil {
+		return nil, err
+	}
+	handle, first, others := h.o.Host, ambient.NodeProxy{}, []ambient.NodeProxy(nil)
+	for i, p := range h.proxies {
+		handle = handle.With(p.Proxy.Namespace, p.netns)
+		if i == 0 {
+			first = p.Proxy
+		} else {
+			others = append(others, p.Proxy)
+		}
+	}
+	plan, err := ambient.NodePlan(first, h.o.Numbers, facts, h.o.Owner, others...)
+	if err != nil {
+		return nil, err
+	}
+	state, changed, err := h.o.keep(ctx, handle, plan)
+	if changed && h.applied == plan.Fingerprint() {
+		h.o.count(agent.CountDrift, "host", 1)
+	}
+	if err != nil {
+		h.applied = ""
+		return nil, fmt.Errorf("keep the rules of the node: %w", err)
+	}
+	if changed && h.applied == plan.Fingerprint() {
+		h.o.count(agent.CountHealed, "host", 1)
+	}
+	h.applied = plan.Fingerprint()
+	lost = h.members.take(plan, state)
+	h.o.count(agent.CountDrift, "sets", len(lost))
+	for _, p := range h.proxies {
+		if err := p.keep(ctx, h.o); err != nil {
+			return lost, err
+		}
+	}
+	if h.own, err = addressesOf(h.o.Host); err != nil {
+		return lost, err
+	}
+	h.ready = true
+	return lost, nil
+}
+
+// keep applies a plan where the namespace does not hold it. It returns what was seen before, and
+// whether that differed.
+func (o *Options) keep(ctx context.Context, in *interception.Netns, plan *interception.Plan) (seen interception.State, changed bool, err error) {
+	if seen, err = o.Dataplane.Observe(ctx, in, o.Owner); err != nil {
+		return seen, false, err
+	}
+	// What other programs have is not the agent's to change.
+	changed = slices.ContainsFunc(interception.Diff(plan, seen), func(d interception.Drift) bool { return d.Kind != interception.DriftForeign })
+	if changed {
+		err = o.Dataplane.Apply(ctx, in, plan)
+	}
+	return seen, changed, err
+}
+
+// clear removes everything from the host and from the proxies' namespaces, and the state file last.
+func (h *host) clear(ctx context.Context) error {
+	h.ready, h.applied = false, ""
+	if err := h.o.Dataplane.Remove(ctx, h.o.Host, h.o.Owner); err != nil {
+		return fmt.Errorf("remove the rules of the node: %w", err)
+	}
+	h.members.forget()
+	for len(h.proxies) > 0 {
+		if err := errors.Join(h.proxies[0].remove(ctx, h.o), h.close(h.proxies[0])); err != nil {
+			return err
+		}
+		h.proxies = h.proxies[1:]
+	}
+	return h.o.removeState()
+}
+
+// look looks for the listeners of the proxy that has the routes, and reports whether that is news.
+func (h *host) look() (changed bool, err error) {
+	before := h.listens
+	h.listens = false
+	if h.ready && len(h.proxies) > 0 {
+		h.listens, err = h.o.listens(h.proxies[0].netns)
+	}
+	return h.listens != before, err
+}
+
+// edit edits the sets.
+func (h *host) edit(ctx context.Context, addresses []netip.Addr, change func(*interception.SetEdit, netip.Addr)) error {
+	for _, family := range families() {
+		edit := interception.SetEdit{Add: map[netip.Addr]string{}, Remove: map[netip.Addr]string{}}
+		for _, address := range h.members.kept(addresses) {
+			if interception.FamilyOf(address) == family {
+				change(&edit, address)
+			}
+		}
+		if len(edit.Add)+len(edit.Remove) == 0 {
+			continue
+		}
+		if err := h.o.Sets.UpdateSet(ctx, h.o.Host, h.o.Owner, ambient.MeshedSet(family), edit); err != nil {
+			h.members.doubt()
+			return fmt.Errorf("edit the set of meshed pods: %w", err)
+		}
+		h.members.edited(edit)
+		h.o.count(agent.CountEdit, "add", len(edit.Add))
+		h.o.count(agent.CountEdit, "remove", len(edit.Remove))
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodemode_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/nodemode"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podnetns"
+	"github.com/meshcni/meshcni/internal/testing/transparent"
+	"github.com/meshcni/meshcni/internal/testing/victim"
+)
+
+var kills = flag.Int("kills", 40, "how many agents are killed during a change of proxies by nftables, and a quarter of it by each flavour of iptables")
+
+// life is what an agent that is killed is told.
+type life struct {
+	Backend, State string
+	Roots          podnetns.Roots
+	Feed           ambient.Change
+}
+
+// TestKilled kills agents (SIGKILL) at random instants of a change of proxies. Connections then go to
+// one of both proxies, and the agent that follows finishes the change.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	if task, is := victim.Task(); is {
+		beKilled(t, task)
+		return
+	}
+	for name, dataplane := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rounds, longest := *kills, 100*time.Millisecond
+			if strings.HasPrefix(name, "iptables") { // and programs run
+				rounds, longest = *kills/4, time.Second
+			}
+			n := newNode(t, dataplane)
+			web := n.pod()
+			var pods [2]ambient.Pod
+			var proxies [2]*transparent.Proxy
+			for i := range pods {
+				pods[i], proxies[i] = n.proxy()
+			}
+			created := pods[1].Created
+			turn := func(round int) ambient.Change {
+				pods[round%2].Created = created.Add(time.Duration(round+1) * time.Second)
+				return told(pods[0], pods[1], web)
+			}
+			n.follow(turn(0), web, proxies[0])
+			for round := 1; round <= rounds; round++ {
+				n.kill(life{name, n.options.State, n.made.Roots(), turn(round)}, time.Duration(rand.Int64N(int64(longest))))
+				for _, to := range families {
+					if by := n.takers(web, to, proxies); by != 1 {
+						t.Errorf("round %d: %d proxies have taken a connection over %s, want one", round, by, to)
+					}
+				}
+				n.follow(turn(round), web, proxies[round%2])
+				if n.hasRules(pods[1-round%2]) {
+					t.Errorf("round %d: the former proxy still has rules", round)
+				}
+			}
+		})
+	}
+}
+
+// takers makes a connection and returns how many proxies have taken it; 0 if it fails.
+func (n *node) takers(from ambient.Pod, family interception.Family, proxies [2]*transparent.Proxy) (takers int) {
+	for _, proxy := range proxies {
+		proxy.Takings() // forget
+	}
+	to := *n.remote //nolint:govet // a place has no lock
+	to.Addresses = nil
+	for _, address := range n.remote.Addresses {
+		if interception.FamilyOf(address) == family {
+			to.Addresses = append(to.Addresses, address)
+		}
+	}
+	if got, err := n.connect(n.places[from.UID], &to, nil); err != nil || got == refused {
+		n.t.Errorf("a connection: way %d, %v", got, err)
+		return 0
+	}
+	for _, proxy := range proxies {
+		takers += len(proxy.Takings())
+	}
+	return takers
+}
+
+// follow runs an agent until a proxy has the routes and the other one nothing.
+func (n *node) follow(feed ambient.Change, web ambient.Pod, proxy *transparent.Proxy) {
+	n.t.Helper()
+	a, end := n.run()
+	defer end()
+	n.feed <- feed
+	n.eventually("the newer proxy takes connections", n.holds(web, proxy, captured))
+	n.eventually("one proxy is left", func() bool {
+		state, err := n.options.Dataplane.Observe(n.t.Context(), n.options.Host, owner)
+		links := 0
+		for _, object := range state.Objects {
+			if _, is := object.(interception.Link); is {
+				links++
+			}
+		}
+		return err == nil && links == 2 && a.Status().Proxy.Connections == 1
+	})
+}
+
+// kill starts an agent and kills it.
+func (n *node) kill(l life, instant time.Duration) {
+	n.t.Helper()
+	task, err := json.Marshal(l)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	process, err := victim.Start(n.t.Context(), n.t.Name(), string(task))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	end, err := process.Run(victim.Ending{When: victim.After(instant)})
+	if err != nil || !end.Killed {
+		n.t.Fatalf("killed after %s: %+v, %v", instant, end, err)
+	}
+}
+
+// beKilled runs an agent.
+func beKilled(t *testing.T, task string) {
+	t.Helper()
+	var l life
+	if err := json.Unmarshal([]byte(task), &l); err != nil {
+		t.Fatal(err)
+	}
+	host, err := interception.HostNetns(interception.NetnsOptions{ProcRoot: l.Roots.Proc})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{t: t, feed: make(chan ambient.Change), changed: make(chan struct{}), statuses: map[string][]ambient.Status{}}
+	n.options = n.settings(backends(t)[l.Backend], l.Roots, host)
+	n.options.State = l.State
+	if err := victim.Serve(func() error {
+		a, err := nodemode.New(n.options)
+		if err != nil {
+			return err
+		}
+		go func() { n.feed <- l.Feed }()
+		return a.Run(context.Background())
+	}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodemode
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/interception"
+)
+
+// Options are what an [Agent] works with. Required are Dataplane, Sets, Finder, Feed, Annotator,
+// State, Owner, Policy with a proxy, Vocabulary, Numbers and Host.
+type Options struct {
+	// Dataplane applies the plans, and Sets edits the sets of [ambient.NodePlan].
+	Dataplane interception.Dataplane
+	Sets      agent.SetEditor
+	// Finder finds the namespace of the proxy's pod.
+	Finder agent.Finder
+	// Feed tells of pods and namespaces. Of the proxy's pods it has to tell Created and Ready.
+	Feed agent.Feed
+	// Annotator gets the status of each enrolled pod.
+	Annotator agent.Annotator
+	// State is the absolute path of a file for this agent alone, in a directory that exists. It has to
+	// end with the node's boot, as files in /run do.
+	State string
+	// Owner owns the rules, on the host and in the proxy's namespace.
+	Owner interception.Owner
+	// Policy selects the pods, and names the proxy.
+	Policy ambient.Policy
+	// Vocabulary has the name of the status annotation. Annotations that change what is captured of a
+	// pod have no effect in this mode.
+	Vocabulary ambient.Vocabulary
+	// Numbers are those of the proxy.
+	Numbers ambient.NodeNumbers
+	// Host is the node's own namespace. The caller closes it.
+	Host *interception.Netns
+	// Way is the kind of the wires to the proxy.
+	Way ambient.Way
+	// DNS sends queries of enrolled pods to the proxy.
+	DNS bool
+	// Closed captures pods before the proxy serves them, as [ambient.Wanted] describes it.
+	Closed bool
+	// Round is how often everything is looked at although nothing has happened; a minute if zero.
+	Round time.Duration
+	// ListenerRound is how often the proxy's listeners are looked for; 2 s if zero.
+	ListenerRound time.Duration
+	// WithoutNotices makes New go on without CAP_NET_BROADCAST, and is called with the kernel's
+	// refusal. What other programs change is then found in rounds of 5 s at most. Without it (nil)
+	// New fails.
+	WithoutNotices func(error)
+	// Observe is called when a step of a pod is waited for or has failed, when the pod is as wanted,
+	// and at last when the agent does not deal with it any more. It may be nil.
+	Observe func(agent.Pod)
+	// ObserveHost is called when the host's rules, or those of the proxy's namespace, cannot be kept,
+	// or no proxy can be had, and with nil when they can again. The agent goes on trying by itself. It
+	// may be nil.
+	ObserveHost func(error)
+	// Count is called for what metrics count. It must not wait, and not call the agent. It may be nil.
+	Count func(agent.Count)
+}
+
+// ErrOptions is wrapped by the error about options that are missing.
+var ErrOptions = errors.New("invalid options of an ambient agent that captures on the node")
+
+func (o *Options) validate() error {
+	for name, missing := range map[string]bool{
+		"Dataplane": o.Dataplane == nil, "Sets": o.Sets == nil, "Finder": o.Finder == nil, "Feed": o.Feed == nil, "Annotator": o.Annotator == nil,
+		"an absolute path as State": !filepath.IsAbs(o.State), "Owner": o.Owner == "", "Vocabulary": o.Vocabulary.Name == "", "Host": o.Host == nil,
+		"the proxy's namespace and labels in Policy": o.Policy.ProxyNamespace == "" || len(o.Policy.ProxyLabels) == 0,
+	} {
+		if missing {
+			return fmt.Errorf("%w: they are without %s", ErrOptions, name)
+		}
+	}
+	return errors.Join(o.Numbers.Validate(), o.Policy.Validate())
+}
+
+func (o *Options) setDefaults() {
+	o.Round, o.ListenerRound = cmp.Or(o.Round, time.Minute), cmp.Or(o.ListenerRound, 2*time.Second)
+	if o.Observe == nil {
+		o.Observe = func(agent.Pod) {}
+	}
+	if o.ObserveHost == nil {
+		o.ObserveHost = func(error) {}
+	}
+	if o.Count == nil {
+		o.Count = func(agent.Count) {}
+	}
+}
+
+// count tells of something that has happened, unless it was not at all.
+func (o *Options) count(what agent.Counted, of string, times int) {
+	if times > 0 {
+		o.Count(agent.Count{What: what, Of: of, Times: times})
+	}
+}

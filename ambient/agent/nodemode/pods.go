@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodemode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/upkeep"
+)
+
+// ErrAddress is wrapped by the error about a pod that cannot be captured by its addresses.
+var ErrAddress = errors.New("the pod cannot be told from others by its addresses")
+
+// errHost means that the host's sets are not there yet.
+var errHost = errors.New("the rules of the node are not in place: the agent reports why")
+
+// entry is what the agent has to do with a pod. Apart from handed, which the agent's mu guards with
+// state, the agent's loop alone uses it.
+type entry struct {
+	uid    string
+	handed []handed // is not taken yet, oldest first
+	state  agent.Pod
+
+	pod      ambient.Pod
+	known    bool     // the feed has told of the pod once
+	sandbox  *event   // the last one that the plugin has handed over and that has not ended
+	waiting  []*event // until the pod is as wanted
+	ended    *ended   // the last sandbox, unless another one is known
+	seen     ambient.Seen
+	began    time.Time // when the agent could begin to enrol the pod
+	counted  bool
+	failures upkeep.Series
+}
+
+// ended is a sandbox that has ended.
+type ended struct {
+	addresses []netip.Addr
+	at        time.Time
+}
+
+func newEntry(uid string) *entry {
+	return &entry{
+		uid: uid, state: agent.Pod{UID: uid, Since: time.Now()},
+		failures: upkeep.Series{First: 50 * time.Millisecond, Most: 10 * time.Second, Calm: time.Minute},
+	}
+}
+
+// know takes over what the feed tells of the pod. What the status annotation says counts only once:
+// the agent's own writes may come back late.
+func (e *entry) know(pod ambient.Pod, annotation string) {
+	if !e.known {
+		e.seen.Status = ambient.Status(pod.Annotations[annotation])
+	}
+	e.pod, e.known = pod, true
+}
+
+// addresses returns the pod's. The plugin knows them before the API server does.
+func (e *entry) addresses() []netip.Addr {
+	if e.sandbox != nil && slices.Equal(e.pod.Addresses, e.sandbox.former) {
+		return e.sandbox.pod.IPs
+	}
+	return e.pod.Addresses
+}
+
+// awaitsSandbox reports whether the pod's sandbox has ended, and no other one is known to have begun:
+// by the plugin, by an address that the former one did not have, or because the API server goes on to
+// tell of the address for a round.
+func (e *entry) awaitsSandbox(round time.Duration) bool {
+	if e.ended == nil {
+		return false
+	}
+	isNew := slices.ContainsFunc(e.pod.Addresses, func(a netip.Addr) bool { return !slices.Contains(e.ended.addresses, a) })
+	if isNew || time.Since(e.ended.at) >= round {
+		e.ended = nil
+	}
+	return e.ended != nil
+}
+
+// pass looks at a pod once, and takes the steps that follow until one fails or waits.
+func (a *Agent) pass(ctx context.Context, e *entry) {
+	a.mu.Lock()
+	wanted, pod, known := a.wantedLocked(e.uid)
+	a.mu.Unlock()
+	if known && pod.UID != "" {
+		e.know(pod, a.options.Vocabulary.Status)
+	}
+	if err := a.takeHanded(ctx, e); err != nil {
+		a.failed(e, wanted, ambient.StepLeave, err)
+		return
+	}
+	if e.awaitsSandbox(a.options.Round) && wanted.Enrolled {
+		a.later(e, a.options.Round)
+		return
+	}
+	if !known || wanted.Enrolled && len(e.addresses()) == 0 {
+		return // the plugin or the feed will tell
+	}
+	if e.began.IsZero() {
+		e.began = time.Now()
+	}
+	if !a.host.members.areKnown() && !a.isBare() {
+		a.failed(e, wanted, "", errHost)
+		return
+	}
+	a.observe(e, wanted)
+	a.advance(ctx, e, wanted)
+}
+
+// observe notes what is seen of a pod. What captures it are its members, so that Rules follows from
+// them. There is no namespace to open and no proxy to be told.
+func (a *Agent) observe(e *entry, wanted ambient.Wanted) {
+	status, members := e.seen.Status, a.host.members.of(e.uid)
+	e.seen = ambient.Seen{Status: status, InSets: len(members) > 0}
+	if !wanted.Enrolled {
+		return
+	}
+	e.seen.Open, e.seen.Proxy = true, ambient.ProxyTold
+	if a.host.ready && a.host.listens {
+		e.seen.Proxy = ambient.ProxyServes
+	}
+	own := a.host.members.kept(e.addresses())
+	others := slices.ContainsFunc(members, func(m netip.Addr) bool { return !slices.Contains(own, m) })
+	if e.seen.InSets = len(own) > 0 && len(members) == len(own) && !others; e.seen.InSets {
+		e.seen.Rules = ambient.PlannedRules
+	} else if len(members) > 0 {
+		e.seen.Rules = ambient.OtherRules
+	}
+}
+
+// advance takes the steps that follow from what was seen.
+func (a *Agent) advance(ctx context.Context, e *entry, wanted ambient.Wanted) {
+	for _, step := range ambient.Next(wanted, e.seen) {
+		if step.Waits() {
+			a.publish(e, wanted, step, nil)
+			return // the proxy's listeners make all pods due
+		}
+		if err := a.step(ctx, e, step); err != nil {
+			a.failed(e, wanted, step, err)
+			return
+		}
+		e.seen = e.seen.After(step)
+	}
+	e.failures.Reset()
+	a.countSettled(e, wanted)
+	a.publish(e, wanted, "", nil)
+	for _, w := range e.waiting {
+		close(w.settled)
+	}
+	e.waiting = nil
+	if !wanted.Enrolled {
+		a.retire(e)
+	}
+}
+
+// step takes one step. The members are the rules: after them nothing is left to apply.
+func (a *Agent) step(ctx context.Context, e *entry, step ambient.Step) error {
+	switch step { //nolint:exhaustive // the others are about the pod's namespace
+	case ambient.StepEnter:
+		return a.enter(ctx, e)
+	case ambient.StepLeave:
+		return a.leave(ctx, e)
+	case ambient.StepPending, ambient.StepEnabled, ambient.StepClear:
+		a.options.Annotator.Annotate(e.pod.Pod, e.seen.After(step).Status)
+	}
+	return nil
+}
+
+// enter adds the pod's addresses to the sets, and removes those that it had before.
+func (a *Agent) enter(ctx context.Context, e *entry) error {
+	own := e.addresses()
+	if err := a.check(e, own); err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(a.host.members.of(e.uid), func(m netip.Addr) bool { return slices.Contains(own, m) })
+	former := map[string]bool{}
+	for _, address := range own {
+		if uid := a.host.members.ownerOf(address); uid != e.uid {
+			former[uid] = true
+		}
+	}
+	err := a.host.edit(ctx, slices.Concat(own, others), func(edit *interception.SetEdit, address netip.Addr) {
+		if slices.Contains(others, address) {
+			edit.Remove[address] = e.uid
+		} else {
+			edit.Add[address] = e.uid
+		}
+	})
+	a.released(former, len(others) > 0)
+	return err
+}
+
+// leave removes the pod's members.
+func (a *Agent) leave(ctx context.Context, e *entry) error {
+	members := a.host.members.of(e.uid)
+	err := a.host.edit(ctx, members, func(edit *interception.SetEdit, address netip.Addr) { edit.Remove[address] = e.uid })
+	a.released(nil, len(members) > 0)
+	return err
+}
+
+// released has pods looked at that have lost a member to another one and, if addresses have become
+// free, all those that wait for something.
+func (a *Agent) released(former map[string]bool, free bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for uid := range former {
+		a.wakeLocked(uid)
+	}
+	for e := range a.due {
+		if free {
+			a.dueLocked(e)
+		}
+	}
+}
+
+// check returns an error for addresses by which other programs than the pod's would be captured, and
+// for a pod of whose families the proxy serves none.
+func (a *Agent) check(e *entry, addresses []netip.Addr) error {
+	h := &a.host
+	if len(h.members.kept(addresses)) == 0 {
+		return fmt.Errorf("%w: the node has none of the families of %v", ErrAddress, addresses)
+	}
+	if len(h.proxies) > 0 {
+		p := h.proxies[0]
+		serves := func(address netip.Addr) bool {
+			return slices.ContainsFunc(p.Proxy.Addresses, func(own netip.Addr) bool { return own.Is4() == address.Is4() })
+		}
+		if !slices.ContainsFunc(addresses, serves) {
+			return fmt.Errorf("%w: the proxy %s/%s has the addresses %v, none of a family of %v", ErrAddress, p.Namespace, p.Name,
+				p.Proxy.Addresses, addresses)
+		}
+	}
+	for _, address := range addresses {
+		if h.own[address] {
+			return fmt.Errorf("%w: %s is an address of the node", ErrAddress, address)
+		}
+		if other := a.otherPod(e, address); other != "" {
+			return fmt.Errorf("%w: %s is also that of %s", ErrAddress, address, other)
+		}
+	}
+	return nil
+}
+
+// otherPod names the pod whose address a pod has: a proxy's, or that of a member's owner which goes
+// on to have it. What the plugin has just given to a pod is that pod's: the feed will tell that the
+// other one is gone.
+func (a *Agent) otherPod(e *entry, address netip.Addr) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for uid, pod := range a.pods {
+		if uid != e.uid && !pod.HostNetwork && !pod.Finished() && a.options.Policy.IsProxy(pod) && slices.Contains(pod.Addresses, address) {
+			return fmt.Sprintf("the proxy %s/%s", pod.Namespace, pod.Name)
+		}
+	}
+	if e.sandbox != nil && slices.Contains(e.sandbox.pod.IPs, address) {
+		return ""
+	}
+	owner := a.host.members.ownerOf(address)
+	pod, told := a.pods[owner]
+	if owner == e.uid || !told || pod.Finished() || a.entries[owner] == nil || !slices.Contains(pod.Addresses, address) {
+		return ""
+	}
+	return fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)
+}
+
+// failed notes a failure, and has the pod looked at again later. It takes the status "enabled" back
+// from a pod that lacks something, and does not get it.
+func (a *Agent) failed(e *entry, wanted ambient.Wanted, step ambient.Step, err error) {
+	if wanted.Enrolled && step == ambient.StepEnter && e.seen.Status == ambient.StatusEnabled {
+		e.seen.Status = ambient.StatusPending
+		a.options.Annotator.Annotate(e.pod.Pod, e.seen.Status)
+	}
+	a.publish(e, wanted, step, err)
+	a.later(e, e.failures.Next(time.Now()))
+}
+
+// later has a pod looked at after a pause.
+func (a *Agent) later(e *entry, pause time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, is := a.due[e]; !is {
+		a.due[e] = time.Now().Add(pause)
+	}
+}
+
+// retire forgets a pod for which nothing is left to do, unless there is news.
+func (a *Agent) retire(e *entry) {
+	a.mu.Lock()
+	_, again := a.due[e]
+	gone := !again && len(e.handed) == 0
+	if gone {
+		delete(a.entries, e.uid)
+		if a.withdrawn.all {
+			a.hostDueLocked(0)
+		}
+		a.retireLocked()
+	}
+	a.mu.Unlock()
+	if gone {
+		a.options.Observe(e.state)
+	}
+}
+
+// publish notes and tells how far a pod is.
+func (a *Agent) publish(e *entry, wanted ambient.Wanted, step ambient.Step, err error) {
+	a.mu.Lock()
+	if step != e.state.Step || (err == nil) != (e.state.Err == nil) {
+		e.state.Since = time.Now()
+	}
+	e.state.Wanted, e.state.Seen, e.state.Step, e.state.Err = wanted, e.seen, step, err
+	e.state.Namespace, e.state.Name = e.pod.Namespace, e.pod.Name
+	now := e.state
+	a.mu.Unlock()
+	a.options.Observe(now)
+}
+
+// countSettled counts the enrolment of a pod that runs, once.
+func (a *Agent) countSettled(e *entry, wanted ambient.Wanted) {
+	if !wanted.Enrolled || e.counted {
+		return
+	}
+	if e.counted = true; e.sandbox == nil {
+		a.options.Count(agent.Count{What: agent.CountEnrolled, Of: "feed", Times: 1, Duration: time.Since(e.began)})
+	}
+}

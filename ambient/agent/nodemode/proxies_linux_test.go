@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodemode_test
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
+)
+
+// TestProxyIsReplaced has newer proxies take the place of older ones under load, by each way. No new
+// connection fails, each is taken by one of both, and of a former proxy nothing is left.
+func TestProxyIsReplaced(t *testing.T) {
+	t.Parallel()
+	for name, dataplane := range backends(t) {
+		for _, of := range []ambient.Way{ambient.WayVeth, ambient.WayVXLAN} {
+			if name != "nftables" && of == ambient.WayVXLAN {
+				continue // the ways differ in the plans, and not in how they are applied
+			}
+			t.Run(name+" "+of.String(), func(t *testing.T) {
+				t.Parallel()
+				n := newNode(t, dataplane)
+				n.options.Way = of
+				web := n.pod()
+				former, proxy := n.proxy()
+				n.run()
+				n.feed <- told(former, web)
+				n.awaitStatus(web.UID, ambient.StatusEnabled)
+				n.wantWay(web, proxy, captured)
+				end := n.load(web)
+				for range 3 {
+					next, newer := n.proxy()
+					n.feed <- ambient.Change{Pods: []ambient.Pod{next}}
+					n.eventually("the newer proxy takes connections", n.holds(web, newer, captured))
+					n.eventually("the former proxy has no rules", func() bool { return !n.hasRules(former) })
+					n.feed <- ambient.Change{Gone: []string{former.UID}}
+					former, proxy = next, newer
+				}
+				if made := end(); made == 0 {
+					t.Error("no connection was made meanwhile")
+				}
+				n.wantWay(web, proxy, captured)
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				if n.host != nil || !slices.Equal(n.statuses[web.UID], []ambient.Status{ambient.StatusEnabled}) {
+					t.Errorf("statuses %q, and of the host the agent says %v", n.statuses[web.UID], n.host)
+				}
+			})
+		}
+	}
+}
+
+// load makes one connection of a pod after the other, until end is called, which returns how many.
+func (n *node) load(pod ambient.Pod) (end func() int) {
+	n.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	made, done, from := 0, make(chan struct{}), n.places[pod.UID]
+	go func() {
+		defer close(done)
+		for ; ctx.Err() == nil; made++ {
+			patience, enough := context.WithTimeout(context.Background(), 30*time.Second)
+			to := netip.AddrPortFrom(n.remote.Addresses[made%2], 8080)
+			if _, err := from.Visit(patience, "tcp", to); err != nil {
+				n.t.Errorf("connection %d to %s: %v", made, to, err)
+			}
+			enough()
+		}
+	}()
+	end = sync.OnceValue(func() int {
+		cancel()
+		<-done
+		return made
+	})
+	n.t.Cleanup(func() { end() })
+	return end
+}
+
+// hasRules reports whether the owner has anything in a pod's namespace.
+func (n *node) hasRules(pod ambient.Pod) bool {
+	n.t.Helper()
+	state, err := n.options.Dataplane.Observe(n.t.Context(), n.places[pod.UID].Netns, owner)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return len(state.Objects) > 0
+}
+
+// TestProxyIsGone has connections of enrolled pods refused while there is no proxy, and no others. A
+// proxy that is not ready any more stays until another one is ready.
+func TestProxyIsGone(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, backends(t)["nftables"])
+	web, other := n.pod(), out(n.pod())
+	first, proxy := n.proxy()
+	n.run()
+	n.feed <- told(first, web, other)
+	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	first.Ready = false
+	n.feed <- ambient.Change{Pods: []ambient.Pod{first}}
+	n.wantWay(web, proxy, captured)
+	n.feed <- ambient.Change{Gone: []string{first.UID}}
+	n.awaitStatus(web.UID, ambient.StatusPending)
+	n.wantWay(web, proxy, refused)
+	n.wantWay(other, proxy, direct)
+	n.wantMembers(web)
+	late := n.pod()
+	n.feed <- ambient.Change{Pods: []ambient.Pod{late}}
+	n.wantWay(late, proxy, direct) // it was not captured before
+	second, successor := n.proxy()
+	n.feed <- ambient.Change{Pods: []ambient.Pod{second}}
+	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	n.awaitStatus(late.UID, ambient.StatusEnabled)
+	n.wantWay(web, successor, captured)
+	n.wantWay(late, successor, captured)
+	successor.Stop()
+	n.awaitStatus(web.UID, ambient.StatusPending)
+	n.wantMembers(web, late)
+}
+
+// TestClosed captures pods before there is a proxy.
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, backends(t)["nftables"])
+	n.options.Closed = true
+	web := n.pod()
+	n.run()
+	n.feed <- told(web)
+	n.awaitStatus(web.UID, ambient.StatusPending)
+	n.eventually("connections are refused", n.holds(web, nil, refused))
+}
+
+// TestBadProxies has pods that claim to be the proxy, and cannot be. Each is named with the reason,
+// and the proxy that there is goes on.
+func TestBadProxies(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, backends(t)["nftables"])
+	web := n.pod()
+	good, proxy := n.proxy()
+	older, _ := n.proxy()
+	older.Created = good.Created.Add(-time.Hour)
+	stranger, _ := n.proxy()
+	stranger.Namespace = "shop"
+	n.run()
+	n.feed <- told(good, older, stranger, web)
+	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	n.wantWay(web, proxy, captured)
+	stands := n.dump()
+	addressless, onHost, elsewhere := n.silentProxy(families...), n.silentProxy(families...), n.silentProxy(families...)
+	addressless.Addresses, onHost.HostNetwork, elsewhere.UID = nil, true, "another-node"
+	for text, bad := range map[string]ambient.Pod{
+		"it does not listen on the ports 15001, 15006 and 15008": n.silentProxy(families...),
+		"it has no address":               addressless,
+		"it is in the node's own":         onHost,
+		"an address alone proves nothing": elsewhere,
+	} {
+		n.feed <- ambient.Change{Pods: []ambient.Pod{bad}}
+		n.hostErrorIs(text)
+		n.feed <- ambient.Change{Gone: []string{bad.UID}}
+		n.await("the host is as it should be", func() bool {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return n.host == nil
+		})
+	}
+	n.wantWay(web, proxy, captured)
+	if now := n.dump(); now != stands {
+		t.Errorf("the host has changed:\n%s\nwant\n%s", now, stands)
+	}
+}
+
+// TestBadAddresses refuses pods that cannot be captured by their addresses, and says why.
+func TestBadAddresses(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, backends(t)["nftables"])
+	web := n.pod()
+	proxyPod := n.silentProxy(interception.IPv4)
+	proxy := startOn(n, proxyPod)
+	a, _ := n.run()
+	n.feed <- told(proxyPod, web)
+	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	gateway := n.places[web.UID].Addresses[0].Prev()
+	for text, addresses := range map[string][]netip.Addr{
+		gateway.String() + " is an address of the node":     {gateway},
+		"is also that of the proxy":                         proxyPod.Addresses,
+		"is also that of pod shop/" + web.Name:              web.Addresses[:1],
+		"none of a family of [" + web.Addresses[1].String(): web.Addresses[1:],
+	} {
+		bad := ambient.Pod{Phase: "Running", Addresses: addresses, Pod: web.Pod}
+		bad.UID, bad.Name = "bad", "bad"
+		n.feed <- ambient.Change{Pods: []ambient.Pod{bad}}
+		n.await("an error with "+text, func() bool {
+			return slices.ContainsFunc(a.Status("bad").Pods, func(p agentPod) bool { return errorHas(p.Err, text) })
+		})
+		n.feed <- ambient.Change{Gone: []string{"bad"}}
+		n.await("the pod is gone", func() bool { return len(a.Pods()) == 1 })
+	}
+	n.wantMembers(web)
+	if got, err := n.connect(n.places[web.UID], ipv4(n.remote), proxy); err != nil || got != captured {
+		t.Errorf("%d, %v, want that the pod is captured", got, err)
+	}
+}
+
+// TestHealed has other programs remove the rules, an interface, a route and a member, and add one.
+// All is restored, and nothing of others.
+func TestHealed(t *testing.T) {
+	t.Parallel()
+	for name, dataplane := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, dataplane)
+			if name == "iptables-legacy" { // which sends no notices
+				n.options.Round = 50 * time.Millisecond
+			}
+			web := n.pod()
+			proxyPod, proxy := n.proxy()
+			n.run()
+			n.feed <- told(proxyPod, web)
+			n.awaitStatus(web.UID, ambient.StatusEnabled)
+			n.wantWay(web, proxy, captured)
+			stands := n.dump()
+			inside := n.places[proxyPod.UID].Netns
+			for what, harm := range map[string]func(){
+				"the host's rules":  func() { n.harm(n.options.Dataplane.Remove(t.Context(), n.options.Host, owner)) },
+				"the proxy's rules": func() { n.harm(n.options.Dataplane.Remove(t.Context(), inside, owner)) },
+				"an interface":      func() { sandboxtest.Run(t, n.options.Host.File(), "", "ip", "link", "del", "istioout") },
+				"a route":           func() { sandboxtest.Run(t, n.options.Host.File(), "", "ip", "route", "flush", "table", "101") },
+				"a member":          func() { n.edit(interception.SetEdit{Remove: map[netip.Addr]string{web.Addresses[0]: web.UID}}) },
+				"another member": func() {
+					n.edit(interception.SetEdit{Add: map[netip.Addr]string{netip.MustParseAddr("10.244.1.200"): "stranger"}})
+				},
+			} {
+				harm()
+				n.eventually(what+" is restored", func() bool { return n.dump() == stands && len(n.members()) == 2 })
+				n.eventually("connections are captured", n.holds(web, proxy, captured))
+			}
+			n.wantMembers(web)
+		})
+	}
+}
+
+func (n *node) harm(err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// edit edits the set of IPv4 as another program may.
+func (n *node) edit(edit interception.SetEdit) {
+	n.t.Helper()
+	n.harm(n.options.Sets.UpdateSet(n.t.Context(), n.options.Host, owner, ambient.MeshedSet(interception.IPv4), edit))
+}

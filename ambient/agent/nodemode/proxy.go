@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodemode
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/netfacts"
+	"github.com/meshcni/meshcni/interception/podnetns"
+)
+
+// ErrProxy is wrapped by the error about a proxy's pod that is ready and cannot be used.
+var ErrProxy = errors.New("the node's proxy cannot be used")
+
+// proxy is a proxy's pod that has, or gets, interfaces on the host.
+type proxy struct {
+	record
+
+	netns *interception.Netns // nil until it is found after a start
+}
+
+// is reports whether this is the proxy in a pod's present sandbox.
+func (p *proxy) is(pod ambient.Pod) bool {
+	return p.UID == pod.UID && (len(pod.Addresses) == 0 || slices.Equal(p.Proxy.Addresses, ofEachFamily(pod.Addresses)))
+}
+
+// key is the key under which the proxy's namespace is watched.
+func (p *proxy) key() string { return p.Proxy.Namespace }
+
+// label names the namespace of the proxy of a generation.
+func label(generation uint8) string { return fmt.Sprintf("proxy-%d", generation) }
+
+// ofEachFamily returns the first address of each family, that of IPv4 first.
+func ofEachFamily(all []netip.Addr) (own []netip.Addr) {
+	for _, family := range families() {
+		if i := slices.IndexFunc(all, func(a netip.Addr) bool { return interception.FamilyOf(a) == family }); i >= 0 {
+			own = append(own, all[i])
+		}
+	}
+	return own
+}
+
+// keep makes the proxy's namespace hold its plan.
+func (p *proxy) keep(ctx context.Context, o *Options) error {
+	facts, err := netfacts.Read(p.netns)
+	if err != nil {
+		return err
+	}
+	plan, err := ambient.ProxyPlan(p.Proxy, o.Numbers, facts, o.Owner)
+	if err == nil {
+		_, _, err = o.keep(ctx, p.netns, plan)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the rules of the proxy %s/%s: %w", p.record.Namespace, p.Name, err)
+	}
+	return nil
+}
+
+// remove removes the plan from the proxy's namespace. One that was not found has ended, or is another
+// pod's.
+func (p *proxy) remove(ctx context.Context, o *Options) error {
+	if p.netns == nil {
+		return nil
+	}
+	if err := o.Dataplane.Remove(ctx, p.netns, o.Owner); err != nil {
+		return fmt.Errorf("remove the rules of the former proxy %s/%s: %w", p.record.Namespace, p.Name, err)
+	}
+	return nil
+}
+
+// listens reports whether a proxy has its listeners.
+func (o *Options) listens(in *interception.Netns) (bool, error) {
+	return agent.Listens(in, o.Numbers.OutboundPort, o.Numbers.InboundPort, o.Numbers.TunnelPort)
+}
+
+// find finds and verifies the namespace of a proxy's pod.
+func (o *Options) find(ctx context.Context, namespace, name string, pod ambient.Pod) (*interception.Netns, error) {
+	found := o.Finder.FindAll(ctx, []podnetns.Pod{{
+		Namespace: namespace, Name: name, UID: cmp.Or(agent.RuntimeUID(pod.Pod), pod.UID), HostNetwork: pod.HostNetwork, IPs: pod.Addresses,
+	}})[0]
+	if found.Err != nil {
+		return nil, found.Err
+	}
+	return found.Found.Netns, nil
+}
+
+// open opens the namespace of a proxy's pod that is ready, and returns how to reach the proxy.
+func (h *host) open(ctx context.Context, pod ambient.Pod) (p *proxy, err error) {
+	fail := func(err error) (*proxy, error) {
+		return nil, fmt.Errorf("%w: pod %s/%s is ready: %w", ErrProxy, pod.Namespace, pod.Name, err)
+	}
+	if pod.HostNetwork {
+		return fail(errors.New("it is in the node's own network, and this form of capture needs it to have one of its own"))
+	}
+	if len(pod.Addresses) == 0 {
+		return fail(errors.New("it has no address"))
+	}
+	netns, err := h.o.find(ctx, pod.Namespace, pod.Name, pod)
+	if err != nil {
+		return fail(err)
+	}
+	p = &proxy{record{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Netns: netns.ID()}, netns}
+	if p.Proxy, err = h.reach(netns, ofEachFamily(pod.Addresses)); err == nil {
+		err = h.mustListen(netns)
+	}
+	if err == nil {
+		err = h.watch.Add(p.key(), netns)
+	}
+	if err != nil {
+		return fail(errors.Join(err, netns.Close()))
+	}
+	return p, nil
+}
+
+func (h *host) mustListen(in *interception.Netns) error {
+	listens, err := h.o.listens(in)
+	if err == nil && !listens {
+		n := h.o.Numbers
+		err = fmt.Errorf("it does not listen on the ports %d, %d and %d: see how it is configured", n.OutboundPort, n.InboundPort, n.TunnelPort)
+	}
+	return err
+}
+
+// reach says how the host reaches a proxy, in a generation that no other one has.
+func (h *host) reach(netns *interception.Netns, addresses []netip.Addr) (n ambient.NodeProxy, err error) {
+	n = ambient.NodeProxy{Addresses: addresses, Way: h.o.Way, DNS: h.o.DNS}
+	for slices.ContainsFunc(h.proxies, func(p *proxy) bool { return p.Proxy.Generation == n.Generation }) {
+		n.Generation++
+	}
+	n.Namespace = label(n.Generation)
+	if n.MTU, err = mtuOf(netns, addresses[0]); err == nil && n.Way == ambient.WayVXLAN {
+		n.Node, err = sourceTo(h.o.Host, addresses[0])
+	}
+	return n, errors.Join(err, n.Validate())
+}
+
+// close closes a proxy's namespace.
+func (h *host) close(p *proxy) error {
+	if p.netns == nil {
+		return nil
+	}
+	h.watch.Remove(p.key())
+	err := p.netns.Close()
+	p.netns = nil
+	return err
+}

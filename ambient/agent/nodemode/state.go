@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodemode
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/filesystem"
+)
+
+// ErrState is wrapped by the error about a state file that is damaged, or another owner's.
+var ErrState = errors.New("the file of the node's proxies cannot be used")
+
+// state is the content of the state file.
+type state struct {
+	Version int                `json:"version"`
+	Owner   interception.Owner `json:"owner"`
+	// Proxies are those that may have interfaces on the host. The first one has the routes.
+	Proxies []record `json:"proxies"`
+}
+
+// record is what the file says of a proxy.
+type record struct {
+	UID       string               `json:"uid"`
+	Namespace string               `json:"namespace"`
+	Name      string               `json:"name"`
+	Netns     interception.NetnsID `json:"netns"`
+	Proxy     ambient.NodeProxy    `json:"proxy"`
+}
+
+// version is that of the file. One of another version is refused: it ends with the node's boot, and
+// an update within the node's life has to keep the format.
+const version = 1
+
+// maxState bounds the file's size, which is less than 1 KiB for each proxy.
+const maxState = 64 << 10
+
+// stateFile returns the directory and the name of the state file.
+func (o *Options) stateFile() (filesystem.Directory, string) {
+	return filesystem.Directory{Path: filepath.Dir(o.State)}, filepath.Base(o.State)
+}
+
+// readState returns the proxies of the state file, and whether there is one.
+func (o *Options) readState() (proxies []record, exists bool, err error) {
+	directory, name := o.stateFile()
+	text, err := directory.Read(name, maxState)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	var s state
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err == nil && (s.Version != version || s.Owner != o.Owner) {
+		err = fmt.Errorf("it is of version %d and owner %q, want version %d and owner %q", s.Version, s.Owner, version, o.Owner)
+	}
+	if err != nil {
+		return nil, true, fmt.Errorf("%s: %w: remove it if no other program needs it: %w", o.State, ErrState, err)
+	}
+	return s.Proxies, true, nil
+}
+
+// writeState replaces the state file.
+func (o *Options) writeState(proxies []record) error {
+	text, err := json.Marshal(state{version, o.Owner, proxies})
+	if err == nil {
+		directory, name := o.stateFile()
+		_, err = directory.Write(name, append(text, '\n'), filesystem.Options{})
+	}
+	if err != nil {
+		return fmt.Errorf("note the node's proxies: %w", err)
+	}
+	return nil
+}
+
+// removeState removes the state file.
+func (o *Options) removeState() error {
+	directory, name := o.stateFile()
+	if _, err := directory.Remove(name); err != nil {
+		return fmt.Errorf("remove the note of the node's proxies: %w", err)
+	}
+	return nil
+}

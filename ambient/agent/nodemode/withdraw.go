@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodemode
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/meshcni/meshcni/ambient/agent"
+)
+
+// withdrawn are the pods that were taken out of the mesh by command. The agent's mu guards it.
+type withdrawn struct {
+	all      bool
+	bare     bool // and nothing of the agent is on the host any more
+	uids     map[string]bool
+	readmits int // how many there have been
+}
+
+func (w withdrawn) has(uid string) bool { return w.all || w.uids[uid] }
+
+// Withdraw takes pods out of the mesh, or all pods of the node if no UID is given. Each is treated as
+// if no selector matched it: its addresses leave the sets, and its annotation goes. Its connections
+// stay. With all pods also the rules, interfaces and settings of the host and of the proxy's namespace
+// go, and the state file last, and pods that are new are not enrolled.
+//
+// The pods stay out until [Agent.Readmit] is called, or the agent ends. Withdraw does not need the
+// feed: a pod of which it has not told yet is known by its members. The annotation of such a pod
+// stays.
+//
+// Withdraw waits until all is done, and calls progress for each pod that is out. The error is an
+// [*agent.LeftError] if the context ends before, or it wraps [agent.ErrUnknownPod],
+// [agent.ErrReadmitted] or [agent.ErrStopped].
+func (a *Agent) Withdraw(ctx context.Context, progress func(agent.Pod), uids ...string) error {
+	readmits, out, err := a.beginWithdrawal(uids)
+	if err != nil {
+		return fmt.Errorf("withdraw pods: %w", err)
+	}
+	reported := map[string]bool{}
+	for over := false; ; {
+		left, done, changed, err := a.lookAtWithdrawal(readmits, uids, out)
+		if err != nil {
+			return fmt.Errorf("withdraw pods: %w", err)
+		}
+		for _, uid := range slices.Sorted(maps.Keys(out)) {
+			if stays := slices.ContainsFunc(left, func(p agent.Pod) bool { return p.UID == uid }); !stays && !reported[uid] {
+				reported[uid] = true
+				progress(out[uid])
+			}
+		}
+		switch {
+		case done:
+			return nil
+		case over && len(left) == 0:
+			return fmt.Errorf("withdraw pods: the rules of the node are still there: %w", cmp.Or(a.hostError(), context.Cause(ctx)))
+		case over:
+			return &agent.LeftError{Pods: left, Cause: context.Cause(ctx)}
+		}
+		select {
+		case <-changed:
+		case <-a.stopped:
+			return fmt.Errorf("withdraw pods: %w", agent.ErrStopped)
+		case <-ctx.Done():
+			over = true // one more look tells how far the pods are
+		}
+	}
+}
+
+// beginWithdrawal makes the pods leave. It returns how many readmissions there were before, and the
+// pods.
+func (a *Agent) beginWithdrawal(uids []string) (readmits int, out map[string]agent.Pod, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	select {
+	case <-a.stopped:
+		return 0, nil, agent.ErrStopped
+	default:
+	}
+	out = map[string]agent.Pod{}
+	for _, uid := range uids {
+		pod, told := a.pods[uid]
+		if !told && a.entries[uid] == nil && len(a.host.members.of(uid)) == 0 {
+			return 0, nil, fmt.Errorf("pod %s: %w", uid, agent.ErrUnknownPod)
+		}
+		out[uid] = agent.Pod{UID: uid, Namespace: pod.Namespace, Name: pod.Name}
+	}
+	a.withdrawn.all = a.withdrawn.all || len(uids) == 0
+	for _, uid := range uids {
+		a.withdrawn.uids[uid] = true
+	}
+	a.hostDueLocked(0)
+	a.wakeMembersLocked()
+	for uid, e := range a.entries {
+		if a.withdrawn.has(uid) {
+			a.dueLocked(e)
+		}
+	}
+	a.newsLocked()
+	return a.withdrawn.readmits, out, nil
+}
+
+// wakeMembersLocked gives each member's pod an entry. The caller holds mu.
+func (a *Agent) wakeMembersLocked() {
+	for _, uid := range a.host.members.pods() {
+		a.wakeLocked(uid)
+	}
+}
+
+// lookAtWithdrawal returns the pods that are still in the mesh, whether all is done, and a channel
+// that is closed when a pod is out. It notes the pods in out.
+func (a *Agent) lookAtWithdrawal(
+	readmits int, uids []string, out map[string]agent.Pod,
+) (left []agent.Pod, done bool, changed <-chan struct{}, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.withdrawn.readmits != readmits {
+		return nil, false, nil, agent.ErrReadmitted
+	}
+	for uid, e := range a.entries {
+		if len(uids) == 0 || slices.Contains(uids, uid) {
+			left = append(left, e.state)
+			out[uid] = agent.Pod{UID: uid, Namespace: e.state.Namespace, Name: e.state.Name, Wanted: e.state.Wanted}
+		}
+	}
+	slices.SortFunc(left, func(a, b agent.Pod) int { return cmp.Compare(a.UID, b.UID) })
+	return left, len(left) == 0 && (len(uids) > 0 || a.withdrawn.bare), a.retired, nil
+}
+
+// hostError returns why the host is not as it should be.
+func (a *Agent) hostError() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.proxyState.err
+}
+
+// mayClear reports whether all pods are to be out of the mesh, by command.
+func (a *Agent) mayClear() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.withdrawn.all
+}
+
+// clear removes everything from the host once no pod is in the mesh.
+func (a *Agent) clear(ctx context.Context) error {
+	if a.isBare() {
+		return nil
+	}
+	if !a.host.members.areKnown() { // after a start: whose members there are is to be seen first
+		if err := a.set(ctx, a.host.proxies...); err != nil {
+			return err
+		}
+		a.mu.Lock()
+		a.wakeMembersLocked()
+		a.mu.Unlock()
+	}
+	a.mu.Lock()
+	busy := len(a.entries) > 0
+	a.mu.Unlock()
+	if busy {
+		return nil // the last one that is out has the host looked at
+	}
+	if err := a.host.clear(ctx); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.withdrawn.bare = a.withdrawn.all
+	a.retireLocked()
+	return nil
+}
+
+func (a *Agent) isBare() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.isBareLocked()
+}
+
+func (a *Agent) isBareLocked() bool { return a.withdrawn.bare }
+
+// Readmit ends every withdrawal that [Agent.Withdraw] has begun: pods that the selectors match are
+// enrolled again.
+func (a *Agent) Readmit() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.withdrawn = withdrawn{uids: map[string]bool{}, readmits: a.withdrawn.readmits + 1}
+	a.retireLocked() // those who wait for the withdrawal look again
+	a.hostDueLocked(0)
+	for uid := range a.pods {
+		a.wakeLocked(uid)
+	}
+}
