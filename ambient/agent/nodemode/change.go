@@ -180,6 +180,13 @@ func (a *Agent) set(ctx context.Context, proxies ...*proxy) error {
 	for _, uid := range lost {
 		a.wakeLocked(uid)
 	}
+	if a.complete { // members of pods that are gone
+		for _, uid := range a.host.members.pods() {
+			if a.entries[uid] == nil {
+				a.wakeLocked(uid)
+			}
+		}
+	}
 	strange := a.strangeLocked()
 	a.mu.Unlock()
 	if err != nil || len(strange) == 0 {

@@ -3,6 +3,7 @@
 package nodemode_test
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
@@ -35,12 +36,15 @@ func (n *node) dump() string {
 			}
 		}
 	}
+	var links []string // in no order: those that are made again come last
 	for line := range strings.Lines(run("ip", "-o", "address", "show", "scope", "global")) {
-		all += strings.Join(strings.Fields(line)[1:4], " ") + "\n"
+		links = append(links, strings.Join(strings.Fields(line)[1:4], " "))
 	}
 	for line := range strings.Lines(run("ip", "-br", "link")) {
-		name, _, _ := strings.Cut(line, " ")
-		all += "link " + name + "\n"
+		name, _, _ := strings.Cut(line, "@")
+		name, _, _ = strings.Cut(name, " ")
+		links = append(links, "link "+name)
 	}
-	return all + run("sysctl", "-a", "-r", `net\.ipv4\.conf\..*\.rp_filter`)
+	slices.Sort(links)
+	return all + strings.Join(links, "\n") + "\n" + run("sysctl", "-a", "-r", `net\.ipv4\.conf\..*\.rp_filter`)
 }

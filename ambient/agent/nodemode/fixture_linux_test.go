@@ -247,7 +247,7 @@ func (n *node) eventually(want string, holds func() bool) {
 		case <-deadline:
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			n.t.Fatalf("not seen: %s; of the host the agent says %v", want, n.host)
+			n.t.Fatalf("not seen: %s; of the host the agent says %v; it holds %s", want, n.host, n.dump())
 		}
 	}
 }
