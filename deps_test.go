@@ -78,7 +78,7 @@ func rules(t *testing.T) []rule {
 		},
 		{
 			why:   "the agent of ambient mode serves any node's program: its dataplane and its feed come in through options",
-			from:  []string{"./ambient/agent"},
+			from:  []string{"./ambient/agent", "./ambient/agent/nodemode"},
 			never: []string{"./interception/nftables", "./interception/iptables", "./interception/choice/...", "./repair/..."},
 		},
 		{

@@ -76,8 +76,8 @@ func New(o Options) (*Agent, error) {
 // blindRound is how often the host is looked at where changes are not noticed.
 const blindRound = 5 * time.Second
 
-// openWatch begins to watch the host. Without the right to, the agent goes on in rounds if the caller
-// allows that.
+// openWatch begins to watch the host. Without the right to, the agent goes on in rounds if the
+// caller allows that.
 func (a *Agent) openWatch() (err error) {
 	a.watch, err = notice.Open()
 	if errors.Is(err, os.ErrPermission) && a.options.WithoutNotices != nil {

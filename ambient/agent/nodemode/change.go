@@ -42,8 +42,9 @@ func (a *Agent) look() error {
 	return err
 }
 
-// reopen opens the namespaces of the proxies of the state file, after a start. One whose pod is gone,
-// or has another namespace, is forgotten: its interfaces have ended with the former namespace.
+// reopen opens the namespaces of the proxies of the state file, after a start. One whose pod is
+// gone, or has another namespace, is forgotten: its interfaces have ended with the former
+// namespace.
 func (a *Agent) reopen(ctx context.Context) error {
 	h := &a.host
 	for _, p := range slices.Clone(h.proxies) {
@@ -122,8 +123,8 @@ func (h *host) isReplaced(ctx context.Context, i int, pod ambient.Pod) bool {
 	return is
 }
 
-// candidates returns the proxies' pods that are ready, the newest first, and those that are there at
-// all, and whether the feed is complete.
+// candidates returns the proxies' pods that are ready, the newest first, and those that are there
+// at all, and whether the feed is complete.
 func (a *Agent) candidates() (ready, present []ambient.Pod, complete bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -195,8 +196,8 @@ func (a *Agent) set(ctx context.Context, proxies ...*proxy) error {
 	return a.host.edit(ctx, strange, func(edit *interception.SetEdit, address netip.Addr) { edit.Remove[address] = "" })
 }
 
-// strangeLocked returns the members without an owner that are no pod's, once the feed is complete. A
-// pod that is enrolled takes its own over. The caller holds mu.
+// strangeLocked returns the members without an owner that are no pod's, once the feed is complete.
+// A pod that is enrolled takes its own over. The caller holds mu.
 func (a *Agent) strangeLocked() []netip.Addr {
 	if !a.complete {
 		return nil

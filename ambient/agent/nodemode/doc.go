@@ -11,17 +11,17 @@
 //	                                                                  steps --> sets, status
 //	Feed ----------> the proxy's pod --> NodePlan on the host, ProxyPlan in the proxy's namespace
 //
-// A pod is captured while its addresses are in the host's sets, each with the pod's UID. To enrol or
-// to withdraw one is one edit of the set of each family.
+// A pod is captured while its addresses are in the host's sets, each with the pod's UID. To enrol
+// or to withdraw one is one edit of the set of each family.
 //
 // # The proxy
 //
 // The proxy is the newest of the proxies' pods that are ready ([ambient.Policy.IsProxy]), whose
 // namespace was found and verified by its UID and address, and in which the proxy listens. A proxy
 // that is there serves until another one is ready, even if it is not ready any more. When a new one
-// takes its place, the new one's interfaces, addresses and routes come first, then the routes of the
-// host change, and then the former one's interfaces go. Without a proxy, connections of enrolled
-// pods are refused, and those of others are as before.
+// takes its place, the new one's interfaces, addresses and routes come first, then the routes of
+// the host change, and then the former one's interfaces go. Without a proxy, connections of
+// enrolled pods are refused, and those of others are as before.
 //
 // # Restart
 //

@@ -21,8 +21,8 @@ type event struct {
 	settled  chan struct{} // closed when the pod is as wanted
 	replaced chan struct{} // closed when another sandbox takes the place of this one
 	ended    chan struct{} // closed when the runtime has ended the sandbox
-	// former are the addresses that the feed told of the pod when the sandbox began: until it tells of
-	// others, they are those of an earlier one.
+	// former are the addresses that the feed told of the pod when the sandbox began: until it tells
+	// of others, they are those of an earlier one.
 	former []netip.Addr
 }
 
@@ -39,16 +39,16 @@ type handed struct {
 	departure *departure
 }
 
-// Enrol enrols a new pod, if that is wanted, by the addresses that the plugin before has given it: no
-// program runs there yet. It waits until the feed has told of the pod, the proxy serves and the pod is
-// captured, and returns the decision about the pod. A static pod may have the UID that the runtime
-// knows it by. A pod without UID is that of its name, unless it has other addresses. The first of
-// Containers is the id of its sandbox, by which [Agent.Leave] knows it; there may be none.
+// Enrol enrols a new pod, if that is wanted, by the addresses that the plugin before has given it:
+// no program runs there yet. It waits until the feed has told of the pod, the proxy serves and the
+// pod is captured, and returns the decision about the pod. A static pod may have the UID that the
+// runtime knows it by. A pod without UID is that of its name, unless it has other addresses. The
+// first of Containers is the id of its sandbox, by which [Agent.Leave] knows it; there may be none.
 //
 // Enrol closes the file, which is the pod's namespace and may be nil: this form of capture does not
-// need it. The error wraps [ErrAddress], [agent.ErrUnknownPod], [agent.ErrReplaced], [agent.ErrEnded]
-// or [agent.ErrStopped], or the failure of the pod's last step, together with the cause of a context
-// that has ended. The agent goes on with the pod after such an end.
+// need it. The error wraps [ErrAddress], [agent.ErrUnknownPod], [agent.ErrReplaced],
+// [agent.ErrEnded] or [agent.ErrStopped], or the failure of the pod's last step, together with the
+// cause of a context that has ended. The agent goes on with the pod after such an end.
 func (a *Agent) Enrol(ctx context.Context, pod podnetns.Pod, file *os.File) (interception.Decision, error) {
 	if file != nil {
 		_ = file.Close() // nothing was written
@@ -102,9 +102,9 @@ func (a *Agent) awaitDecision(ctx context.Context, pod *podnetns.Pod) (intercept
 	}
 }
 
-// uidOfLocked returns the UID by which the feed tells of a pod: that of the pod, of its mirror if it
-// is static or, of a pod without UID, that of the pod of its name, if that has no other addresses. It
-// is "" if none is known. The caller holds mu.
+// uidOfLocked returns the UID by which the feed tells of a pod: that of the pod, of its mirror if
+// it is static or, of a pod without UID, that of the pod of its name, if that has no other
+// addresses. It is "" if none is known. The caller holds mu.
 func (a *Agent) uidOfLocked(pod podnetns.Pod) string {
 	if _, told := a.pods[pod.UID]; told {
 		return pod.UID
@@ -121,8 +121,8 @@ func (a *Agent) uidOfLocked(pod podnetns.Pod) string {
 	return ""
 }
 
-// hand gives a pod's entry what the plugin has told, and makes an entry if asked. It reports whether
-// the agent runs, and has an entry.
+// hand gives a pod's entry what the plugin has told, and makes an entry if asked. It reports
+// whether the agent runs, and has an entry.
 func (a *Agent) hand(uid string, h handed, create bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -155,16 +155,16 @@ func (a *Agent) unfinished(pod podnetns.Pod, cause error) error {
 }
 
 // Leave gives a sandbox up that the container runtime ends: its addresses leave the host's sets. It
-// reports whether the agent held this very sandbox. That is the one that Containers names or, after a
-// start of the agent, the one that has one of the addresses. A request about an earlier sandbox of the
-// pod changes nothing.
+// reports whether the agent held this very sandbox. That is the one that Containers names or, after
+// a start of the agent, the one that has one of the addresses. A request about an earlier sandbox
+// of the pod changes nothing.
 //
-// Leave returns as soon as the addresses are out of the sets. A pod that the feed goes on to tell of
-// is enrolled again in its next sandbox: when the plugin tells of that, or the feed of an address that
-// the former one did not have, or after Options.Round.
+// Leave returns as soon as the addresses are out of the sets. A pod that the feed goes on to tell
+// of is enrolled again in its next sandbox: when the plugin tells of that, or the feed of an
+// address that the former one did not have, or after Options.Round.
 //
-// The file is ignored, and the caller closes it. The error wraps [agent.ErrStopped], or the cause of a
-// context that has ended; the agent goes on after such an end.
+// The file is ignored, and the caller closes it. The error wraps [agent.ErrStopped], or the cause
+// of a context that has ended; the agent goes on after such an end.
 func (a *Agent) Leave(ctx context.Context, pod podnetns.Pod, _ *os.File) (held bool, err error) {
 	a.mu.Lock()
 	if uid := a.uidOfLocked(pod); uid != "" {

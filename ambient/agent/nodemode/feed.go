@@ -91,7 +91,8 @@ func (a *Agent) updateLocked(change ambient.Change) (concerned map[string]bool, 
 	return concerned, proxies
 }
 
-// wakeLocked has a pod looked at if there is something to do for it, or may be. The caller holds mu.
+// wakeLocked has a pod looked at if there is something to do for it, or may be. The caller holds
+// mu.
 func (a *Agent) wakeLocked(uid string) {
 	e := a.entries[uid]
 	if e == nil {
@@ -129,8 +130,8 @@ func (a *Agent) decideLocked(uid string) (decision interception.Decision, known 
 	return decision, known
 }
 
-// wantedLocked returns what is wanted of a pod, and the pod. It is not known as long as the feed may
-// still tell of the pod or of its namespace. The caller holds mu.
+// wantedLocked returns what is wanted of a pod, and the pod. It is not known as long as the feed
+// may still tell of the pod or of its namespace. The caller holds mu.
 func (a *Agent) wantedLocked(uid string) (wanted ambient.Wanted, pod ambient.Pod, known bool) {
 	pod, told := a.pods[uid]
 	withdrawn := a.withdrawn.has(uid)

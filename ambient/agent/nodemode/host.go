@@ -33,9 +33,9 @@ type host struct {
 // hostKey is the key under which the host's namespace is watched.
 const hostKey = "host"
 
-// set makes these the proxies, of which the first one has the routes. The others have interfaces. It
-// returns the UIDs of the pods that have lost a member. What leaves a proxy's namespace leaves it
-// before the host forgets the proxy: an agent that follows this one finishes that.
+// set makes these the proxies, of which the first one has the routes. The others have interfaces.
+// It returns the UIDs of the pods that have lost a member. What leaves a proxy's namespace leaves
+// it before the host forgets the proxy: an agent that follows this one finishes that.
 func (h *host) set(ctx context.Context, proxies []*proxy) (lost []string, err error) {
 	for _, p := range h.proxies {
 		if !slices.Contains(proxies, p) {

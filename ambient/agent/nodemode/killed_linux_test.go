@@ -28,8 +28,8 @@ type life struct {
 	Feed           ambient.Change
 }
 
-// TestKilled kills agents (SIGKILL) at random instants of a change of proxies. Connections then go to
-// one of both proxies, and the agent that follows finishes the change.
+// TestKilled kills agents (SIGKILL) at random instants of a change of proxies. Connections then go
+// to one of both proxies, and the agent that follows finishes the change.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	if task, is := victim.Task(); is {

@@ -26,15 +26,15 @@ type Options struct {
 	Feed agent.Feed
 	// Annotator gets the status of each enrolled pod.
 	Annotator agent.Annotator
-	// State is the absolute path of a file for this agent alone, in a directory that exists. It has to
-	// end with the node's boot, as files in /run do.
+	// State is the absolute path of a file for this agent alone, in a directory that exists. It has
+	// to end with the node's boot, as files in /run do.
 	State string
 	// Owner owns the rules, on the host and in the proxy's namespace.
 	Owner interception.Owner
 	// Policy selects the pods, and names the proxy.
 	Policy ambient.Policy
-	// Vocabulary has the name of the status annotation. Annotations that change what is captured of a
-	// pod have no effect in this mode.
+	// Vocabulary has the name of the status annotation. Annotations that change what is captured of
+	// a pod have no effect in this mode.
 	Vocabulary ambient.Vocabulary
 	// Numbers are those of the proxy.
 	Numbers ambient.NodeNumbers
@@ -54,14 +54,15 @@ type Options struct {
 	// refusal. What other programs change is then found in rounds of 5 s at most. Without it (nil)
 	// New fails.
 	WithoutNotices func(error)
-	// Observe is called when a step of a pod is waited for or has failed, when the pod is as wanted,
-	// and at last when the agent does not deal with it any more. It may be nil.
+	// Observe is called when a step of a pod is waited for or has failed, when the pod is as
+	// wanted, and at last when the agent does not deal with it any more. It may be nil.
 	Observe func(agent.Pod)
-	// ObserveHost is called when the host's rules, or those of the proxy's namespace, cannot be kept,
-	// or no proxy can be had, and with nil when they can again. The agent goes on trying by itself. It
-	// may be nil.
+	// ObserveHost is called when the host's rules, or those of the proxy's namespace, cannot be
+	// kept, or no proxy can be had, and with nil when they can again. The agent goes on trying by
+	// itself. It may be nil.
 	ObserveHost func(error)
-	// Count is called for what metrics count. It must not wait, and not call the agent. It may be nil.
+	// Count is called for what metrics count. It must not wait, and not call the agent. It may be
+	// nil.
 	Count func(agent.Count)
 }
 

@@ -70,9 +70,9 @@ func (e *entry) addresses() []netip.Addr {
 	return e.pod.Addresses
 }
 
-// awaitsSandbox reports whether the pod's sandbox has ended, and no other one is known to have begun:
-// by the plugin, by an address that the former one did not have, or because the API server goes on to
-// tell of the address for a round.
+// awaitsSandbox reports whether the pod's sandbox has ended, and no other one is known to have
+// begun: by the plugin, by an address that the former one did not have, or because the API server
+// goes on to tell of the address for a round.
 func (e *entry) awaitsSandbox(round time.Duration) bool {
 	if e.ended == nil {
 		return false
@@ -220,8 +220,8 @@ func (a *Agent) released(former map[string]bool, free bool) {
 	}
 }
 
-// check returns an error for addresses by which other programs than the pod's would be captured, and
-// for a pod of whose families the proxy serves none.
+// check returns an error for addresses by which other programs than the pod's would be captured,
+// and for a pod of whose families the proxy serves none.
 func (a *Agent) check(e *entry, addresses []netip.Addr) error {
 	h := &a.host
 	if len(h.members.kept(addresses)) == 0 {

@@ -19,8 +19,8 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
-// TestProxyIsReplaced has newer proxies take the place of older ones under load, by each way. No new
-// connection is refused or gets lost, and of a former proxy nothing is left.
+// TestProxyIsReplaced has newer proxies take the place of older ones under load, by each way. No
+// new connection is refused or gets lost, and of a former proxy nothing is left.
 func TestProxyIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, dataplane := range backends(t) {
@@ -100,8 +100,8 @@ func (n *node) hasRules(pod ambient.Pod) bool {
 	return len(state.Objects) > 0
 }
 
-// TestProxyIsGone has connections of enrolled pods refused while there is no proxy, and no others. A
-// proxy that is not ready any more stays until another one is ready.
+// TestProxyIsGone has connections of enrolled pods refused while there is no proxy, and no others.
+// A proxy that is not ready any more stays until another one is ready.
 func TestProxyIsGone(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, backends(t)["nftables"])

@@ -64,8 +64,8 @@ func (p *proxy) keep(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// remove removes the plan from the proxy's namespace. One that was not found has ended, or is another
-// pod's.
+// remove removes the plan from the proxy's namespace. One that was not found has ended, or is
+// another pod's.
 func (p *proxy) remove(ctx context.Context, o *Options) error {
 	if p.netns == nil {
 		return nil

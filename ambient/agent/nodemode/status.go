@@ -31,8 +31,9 @@ func (a *Agent) Pods() []agent.Pod {
 }
 
 // Status returns what the agent knows, of the pods with one of the UIDs if any are given, and
-// otherwise of all. A static pod has two UIDs, and each is enough. Status does not look at the kernel.
-// The proxy does not connect to the agent: it counts as one connection while it has its listeners.
+// otherwise of all. A static pod has two UIDs, and each is enough. Status does not look at the
+// kernel. The proxy does not connect to the agent: it counts as one connection while it has its
+// listeners.
 func (a *Agent) Status(uids ...string) agent.Status {
 	asked := func(uid string) bool { return len(uids) == 0 || slices.Contains(uids, uid) }
 	a.mu.Lock()

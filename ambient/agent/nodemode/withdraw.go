@@ -22,10 +22,10 @@ type withdrawn struct {
 
 func (w withdrawn) has(uid string) bool { return w.all || w.uids[uid] }
 
-// Withdraw takes pods out of the mesh, or all pods of the node if no UID is given. Each is treated as
-// if no selector matched it: its addresses leave the sets, and its annotation goes. Its connections
-// stay. With all pods also the rules, interfaces and settings of the host and of the proxy's namespace
-// go, and the state file last, and pods that are new are not enrolled.
+// Withdraw takes pods out of the mesh, or all pods of the node if no UID is given. Each is treated
+// as if no selector matched it: its addresses leave the sets, and its annotation goes. Its
+// connections stay. With all pods also the rules, interfaces and settings of the host and of the
+// proxy's namespace go, and the state file last, and pods that are new are not enrolled.
 //
 // The pods stay out until [Agent.Readmit] is called, or the agent ends. Withdraw does not need the
 // feed: a pod of which it has not told yet is known by its members. The annotation of such a pod
