@@ -19,7 +19,7 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/victim"
 )
 
-var kills = flag.Int("kills", 12, "how many agents are killed during a change of proxies by nftables, and a quarter of it by each flavour of iptables")
+var kills = flag.Int("kills", 8, "how many agents are killed during a change of proxies by nftables, and a quarter of it by each flavour of iptables")
 
 // life is what an agent that is killed is told.
 type life struct {
