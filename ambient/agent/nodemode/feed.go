@@ -57,15 +57,7 @@ func (a *Agent) updateLocked(change ambient.Change) (concerned map[string]bool, 
 	times := map[string]int{}
 	isProxy := a.options.Policy.IsProxy
 	for _, namespace := range change.Namespaces {
-		if former, is := a.namespaces[namespace.Name]; is && reflect.DeepEqual(former, namespace) {
-			continue
-		}
-		a.namespaces[namespace.Name] = namespace
-		for uid, pod := range a.pods {
-			if pod.Namespace == namespace.Name {
-				concerned[uid] = true
-			}
-		}
+		a.nameLocked(namespace, concerned)
 	}
 	for _, pod := range change.Pods {
 		former, known := a.pods[pod.UID]
@@ -89,6 +81,19 @@ func (a *Agent) updateLocked(change ambient.Change) (concerned map[string]bool, 
 		a.options.count(agent.CountChange, of, n)
 	}
 	return concerned, proxies
+}
+
+// nameLocked notes a namespace, and which pods concerns what is new of it. The caller holds mu.
+func (a *Agent) nameLocked(namespace ambient.Namespace, concerned map[string]bool) {
+	if former, is := a.namespaces[namespace.Name]; is && reflect.DeepEqual(former, namespace) {
+		return
+	}
+	a.namespaces[namespace.Name] = namespace
+	for uid, pod := range a.pods {
+		if pod.Namespace == namespace.Name {
+			concerned[uid] = true
+		}
+	}
 }
 
 // wakeLocked has a pod looked at if there is something to do for it, or may be. The caller holds

@@ -136,13 +136,13 @@ func (n *node) news(do func()) {
 }
 
 // place puts a pod with an application on the node.
-func (n *node) place(families ...interception.Family) (uid string, place *nodes.Place) {
+func (n *node) place(families ...interception.Family) (uid string) {
 	n.t.Helper()
 	uid = fmt.Sprintf("1c6b2f1e-9d3c-4f7a-8a51-%012d", len(n.places))
-	place = n.made.NewPod(uid, families...)
+	place := n.made.NewPod(uid, families...)
 	serve(n.t, place)
 	n.places[uid] = place
-	return uid, place
+	return uid
 }
 
 // object returns the API server's object of a pod that is in the mesh.
@@ -155,8 +155,7 @@ func (n *node) object(uid string) ambient.Pod {
 // pod puts a pod of the mesh on the node.
 func (n *node) pod() ambient.Pod {
 	n.t.Helper()
-	uid, _ := n.place(families...)
-	return n.object(uid)
+	return n.object(n.place(families...))
 }
 
 // out returns a pod that is not in the mesh any more.
@@ -175,8 +174,7 @@ func (n *node) proxy() (ambient.Pod, *transparent.Proxy) {
 // silentProxy puts a proxy's pod on the node that does not listen.
 func (n *node) silentProxy(families ...interception.Family) ambient.Pod {
 	n.t.Helper()
-	uid, _ := n.place(families...)
-	pod := n.object(uid)
+	pod := n.object(n.place(families...))
 	pod.Namespace, pod.Labels = "mesh", map[string]string{"app": "ztunnel"}
 	pod.Created, pod.Ready = time.Unix(int64(len(n.places)), 0), true
 	return pod
@@ -364,7 +362,7 @@ func startOn(n *node, pod ambient.Pod) *transparent.Proxy {
 
 // ipv4 returns a place with its first address alone.
 func ipv4(place *nodes.Place) *nodes.Place {
-	same := *place //nolint:govet // a place has no lock
+	same := *place
 	same.Addresses = place.Addresses[:1]
 	return &same
 }

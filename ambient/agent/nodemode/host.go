@@ -68,37 +68,9 @@ func (h *host) set(ctx context.Context, proxies []*proxy) (lost []string, err er
 // proxies' interfaces come about, and reads the members of the sets.
 func (h *host) restore(ctx context.Context) (lost []string, err error) {
 	h.ready = false
-	facts, err := netfacts.Read(h.o.Host)
-	if err != nil {
+	if lost, err = h.restoreNode(ctx); err != nil {
 		return nil, err
 	}
-	handle, first, others := h.o.Host, ambient.NodeProxy{}, []ambient.NodeProxy(nil)
-	for i, p := range h.proxies {
-		handle = handle.With(p.Proxy.Namespace, p.netns)
-		if i == 0 {
-			first = p.Proxy
-		} else {
-			others = append(others, p.Proxy)
-		}
-	}
-	plan, err := ambient.NodePlan(first, h.o.Numbers, facts, h.o.Owner, others...)
-	if err != nil {
-		return nil, err
-	}
-	state, changed, err := h.o.keep(ctx, handle, plan)
-	if changed && h.applied == plan.Fingerprint() {
-		h.o.count(agent.CountDrift, "host", 1)
-	}
-	if err != nil {
-		h.applied = ""
-		return nil, fmt.Errorf("keep the rules of the node: %w", err)
-	}
-	if changed && h.applied == plan.Fingerprint() {
-		h.o.count(agent.CountHealed, "host", 1)
-	}
-	h.applied = plan.Fingerprint()
-	lost = h.members.take(plan, state)
-	h.o.count(agent.CountDrift, "sets", len(lost))
 	for _, p := range h.proxies {
 		if err := p.keep(ctx, h.o); err != nil {
 			return lost, err
@@ -111,9 +83,46 @@ func (h *host) restore(ctx context.Context) (lost []string, err error) {
 	return lost, nil
 }
 
+// restoreNode makes the host hold its plan, and reads the members of the sets.
+func (h *host) restoreNode(ctx context.Context) (lost []string, err error) {
+	facts, err := netfacts.Read(h.o.Host)
+	if err != nil {
+		return nil, err
+	}
+	handle, all := h.o.Host, []ambient.NodeProxy{{}}
+	if len(h.proxies) > 0 {
+		all = nil
+	}
+	for _, p := range h.proxies {
+		handle, all = handle.With(p.Proxy.Namespace, p.netns), append(all, p.Proxy)
+	}
+	plan, err := ambient.NodePlan(all[0], h.o.Numbers, facts, h.o.Owner, all[1:]...)
+	if err != nil {
+		return nil, err
+	}
+	state, changed, err := h.o.keep(ctx, handle, plan)
+	drifted := changed && h.applied == plan.Fingerprint()
+	if drifted {
+		h.o.count(agent.CountDrift, "host", 1)
+	}
+	if err != nil {
+		h.applied = ""
+		return nil, fmt.Errorf("keep the rules of the node: %w", err)
+	}
+	if drifted {
+		h.o.count(agent.CountHealed, "host", 1)
+	}
+	h.applied = plan.Fingerprint()
+	lost = h.members.take(plan, state)
+	h.o.count(agent.CountDrift, "sets", len(lost))
+	return lost, nil
+}
+
 // keep applies a plan where the namespace does not hold it. It returns what was seen before, and
 // whether that differed.
-func (o *Options) keep(ctx context.Context, in *interception.Netns, plan *interception.Plan) (seen interception.State, changed bool, err error) {
+func (o *Options) keep(
+	ctx context.Context, in *interception.Netns, plan *interception.Plan,
+) (seen interception.State, changed bool, err error) {
 	if seen, err = o.Dataplane.Observe(ctx, in, o.Owner); err != nil {
 		return seen, false, err
 	}

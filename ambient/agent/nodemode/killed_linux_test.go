@@ -77,7 +77,7 @@ func (n *node) takers(from ambient.Pod, family interception.Family, proxies [2]*
 	for _, proxy := range proxies {
 		proxy.Takings() // forget
 	}
-	to := *n.remote //nolint:govet // a place has no lock
+	to := *n.remote
 	to.Addresses = nil
 	for _, address := range n.remote.Addresses {
 		if interception.FamilyOf(address) == family {

@@ -3,8 +3,8 @@
 package nodemode
 
 import (
+	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
@@ -15,20 +15,11 @@ import (
 
 // addressesOf returns the addresses of a namespace.
 func addressesOf(in *interception.Netns) (own map[netip.Addr]bool, err error) {
-	var all []net.Addr
-	if err := namespace.Run(in.File(), func() (err error) {
-		all, err = net.InterfaceAddrs()
-		return err
+	own = map[netip.Addr]bool{}
+	if err := namespace.Run(in.File(), func() error {
+		return eachAddress(func(address netip.Addr, _ int) { own[address] = true })
 	}); err != nil {
 		return nil, fmt.Errorf("list the addresses of %s: %w", in, err)
-	}
-	own = map[netip.Addr]bool{}
-	for _, one := range all {
-		if prefix, is := one.(*net.IPNet); is {
-			if address, valid := netip.AddrFromSlice(prefix.IP); valid {
-				own[address.Unmap()] = true
-			}
-		}
 	}
 	return own, nil
 }
@@ -36,27 +27,37 @@ func addressesOf(in *interception.Netns) (own map[netip.Addr]bool, err error) {
 // mtuOf returns the MTU of the interface that has an address.
 func mtuOf(in *interception.Netns, address netip.Addr) (mtu int, err error) {
 	err = namespace.Run(in.File(), func() error {
-		links, err := net.Interfaces()
-		for _, link := range links {
-			all, failed := link.Addrs()
-			if failed != nil {
-				return failed
+		index := 0
+		if err := eachAddress(func(own netip.Addr, of int) {
+			if own == address {
+				index = of
 			}
-			for _, one := range all {
-				if prefix, is := one.(*net.IPNet); is && prefix.IP.Equal(address.AsSlice()) {
-					mtu = link.MTU
-				}
-			}
+		}); err != nil {
+			return err
 		}
-		return err
+		link, err := netlink.LinkByIndex(index)
+		if err != nil {
+			return fmt.Errorf("no interface has the address %s: %w", address, err)
+		}
+		mtu = link.Attrs().MTU
+		return nil
 	})
-	if err == nil && mtu == 0 {
-		err = fmt.Errorf("no interface has the address %s", address)
-	}
 	if err != nil {
 		return 0, fmt.Errorf("read the MTU of the proxy's interface in %s: %w", in, err)
 	}
 	return mtu, nil
+}
+
+// eachAddress calls a function with each address of the thread's namespace, and the index of its
+// interface.
+func eachAddress(do func(address netip.Addr, index int)) error {
+	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	for _, one := range all {
+		if address, valid := netip.AddrFromSlice(one.IP); valid {
+			do(address.Unmap(), one.LinkIndex)
+		}
+	}
+	return err
 }
 
 // sourceTo returns the address with which a namespace reaches another one.
@@ -72,7 +73,7 @@ func sourceTo(in *interception.Netns, to netip.Addr) (source netip.Addr, err err
 				return nil
 			}
 		}
-		return fmt.Errorf("the route has no source address")
+		return errors.New("the route has no source address")
 	})
 	if err != nil {
 		return source, fmt.Errorf("find the address of %s that reaches %s: %w", in, to, err)

@@ -254,8 +254,11 @@ func (a *Agent) check(e *entry, addresses []netip.Addr) error {
 func (a *Agent) otherPod(e *entry, address netip.Addr) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	has := func(uid string) bool {
+		return uid != e.uid && !a.pods[uid].Finished() && slices.Contains(a.pods[uid].Addresses, address)
+	}
 	for uid, pod := range a.pods {
-		if uid != e.uid && !pod.HostNetwork && !pod.Finished() && a.options.Policy.IsProxy(pod) && slices.Contains(pod.Addresses, address) {
+		if a.options.Policy.IsProxy(pod) && !pod.HostNetwork && has(uid) {
 			return fmt.Sprintf("the proxy %s/%s", pod.Namespace, pod.Name)
 		}
 	}
@@ -263,10 +266,10 @@ func (a *Agent) otherPod(e *entry, address netip.Addr) string {
 		return ""
 	}
 	owner := a.host.members.ownerOf(address)
-	pod, told := a.pods[owner]
-	if owner == e.uid || !told || pod.Finished() || a.entries[owner] == nil || !slices.Contains(pod.Addresses, address) {
+	if a.entries[owner] == nil || !has(owner) {
 		return ""
 	}
+	pod := a.pods[owner]
 	return fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)
 }
 

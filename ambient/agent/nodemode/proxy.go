@@ -59,7 +59,7 @@ func (p *proxy) keep(ctx context.Context, o *Options) error {
 		_, _, err = o.keep(ctx, p.netns, plan)
 	}
 	if err != nil {
-		return fmt.Errorf("keep the rules of the proxy %s/%s: %w", p.record.Namespace, p.Name, err)
+		return fmt.Errorf("keep the rules of the proxy %s/%s: %w", p.Namespace, p.Name, err)
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (p *proxy) remove(ctx context.Context, o *Options) error {
 		return nil
 	}
 	if err := o.Dataplane.Remove(ctx, p.netns, o.Owner); err != nil {
-		return fmt.Errorf("remove the rules of the former proxy %s/%s: %w", p.record.Namespace, p.Name, err)
+		return fmt.Errorf("remove the rules of the former proxy %s/%s: %w", p.Namespace, p.Name, err)
 	}
 	return nil
 }

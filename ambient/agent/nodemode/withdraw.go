@@ -51,13 +51,11 @@ func (a *Agent) Withdraw(ctx context.Context, progress func(agent.Pod), uids ...
 				progress(out[uid])
 			}
 		}
-		switch {
-		case done:
+		if done {
 			return nil
-		case over && len(left) == 0:
-			return fmt.Errorf("withdraw pods: the rules of the node are still there: %w", cmp.Or(a.hostError(), context.Cause(ctx)))
-		case over:
-			return &agent.LeftError{Pods: left, Cause: context.Cause(ctx)}
+		}
+		if over {
+			return a.unfinishedWithdrawal(left, context.Cause(ctx))
 		}
 		select {
 		case <-changed:
@@ -67,6 +65,14 @@ func (a *Agent) Withdraw(ctx context.Context, progress func(agent.Pod), uids ...
 			over = true // one more look tells how far the pods are
 		}
 	}
+}
+
+// unfinishedWithdrawal says what is left at the end of a context.
+func (a *Agent) unfinishedWithdrawal(left []agent.Pod, cause error) error {
+	if len(left) > 0 {
+		return &agent.LeftError{Pods: left, Cause: cause}
+	}
+	return fmt.Errorf("withdraw pods: the rules of the node are still there: %w", cmp.Or(a.hostError(), cause))
 }
 
 // beginWithdrawal makes the pods leave. It returns how many readmissions there were before, and the

@@ -122,7 +122,7 @@ func (p *Proxy) serve(listener net.Listener, port uint16) {
 // relay connects to the destination in the client's name. What comes to the port of tunnels is for
 // the application's port.
 func (p *Proxy) relay(from *net.TCPConn, port uint16) {
-	defer from.Close()
+	defer func() { _ = from.Close() }()
 	defer context.AfterFunc(p.ctx, func() { _ = from.Close() })()
 	client, to := addrPort(from.RemoteAddr()), addrPort(from.LocalAddr())
 	p.mutex.Lock()
@@ -143,7 +143,7 @@ func (p *Proxy) relay(from *net.TCPConn, port uint16) {
 		p.mutex.Unlock()
 		return // the client notices that nothing comes
 	}
-	defer onward.Close()
+	defer func() { _ = onward.Close() }()
 	defer context.AfterFunc(p.ctx, func() { _ = onward.Close() })()
 	p.busy.Go(func() {
 		_, _ = io.Copy(onward, from) // a failure is the other side's to notice
