@@ -159,11 +159,11 @@ func TestBadProxies(t *testing.T) {
 	n.feed <- told(good, older, stranger, web)
 	n.awaitStatus(web.UID, ambient.StatusEnabled)
 	n.wantWay(web, proxy, captured)
-	stands := n.dump()
-	addressless, onHost, elsewhere := n.silentProxy(families...), n.silentProxy(families...), n.silentProxy(families...)
+	silent, addressless, onHost, elsewhere := n.silentProxy(families...), n.silentProxy(families...), n.silentProxy(families...), n.silentProxy(families...)
 	addressless.Addresses, onHost.HostNetwork, elsewhere.UID = nil, true, "another-node"
+	stands := n.dump()
 	for text, bad := range map[string]ambient.Pod{
-		"it does not listen on the ports 15001, 15006 and 15008": n.silentProxy(families...),
+		"it does not listen on the ports 15001, 15006 and 15008": silent,
 		"it has no address":               addressless,
 		"it is in the node's own":         onHost,
 		"an address alone proves nothing": elsewhere,
@@ -223,7 +223,7 @@ func TestHealed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, dataplane)
-			if name == "iptables-legacy" { // which sends no notices
+			if name != "nftables" { // neither iptables-legacy nor ipset sends notices
 				n.options.Round = 50 * time.Millisecond
 			}
 			web := n.pod()
