@@ -392,6 +392,7 @@ func madeUp(t *testing.T) graph {
 	g.add("./interception/sidecar", "./interception")
 	g.add("./ambient", "./interception")
 	g.add("./ambient/agent", "./ambient")
+	g.add("./ambient/agent/nodemode", "./ambient")
 	g.add("./ambient/upstream", "./ambient")
 	g.add("./ambient/agent/event", "./interception")
 	g.add("./ambient/agent/feed", "./ambient")
