@@ -97,7 +97,9 @@ func (n *capturingNode) members(owner interception.Owner) []trace.LiveSet {
 
 // expected returns by package trace what [capturingNode.visit] should find, without the ports of
 // clients: the relay continues each connection that the proxy takes.
-func (n *capturingNode) expected(proxy ambient.NodeProxy, from *nodes.Place, network string, to netip.AddrPort) (visit nodes.Visit, took []transparent.Taken, report string) {
+func (n *capturingNode) expected(
+	proxy ambient.NodeProxy, from *nodes.Place, network string, to netip.AddrPort,
+) (visit nodes.Visit, took []transparent.Taken, report string) {
 	n.t.Helper()
 	protocol := map[string]interception.Protocol{"tcp": interception.ProtocolTCP, "udp": interception.ProtocolUDP}[network]
 	world := n.world(proxy)
@@ -146,7 +148,8 @@ func (n *capturingNode) wantTraced(from *nodes.Place, network string, to netip.A
 		took[i].From = withoutPort(took[i].From)
 	}
 	if visit != wantVisit || !slices.Equal(took, wantTook) {
-		n.t.Errorf("%s to %s over %s: got %v, and the proxy took %v; want by the trace %v, %v\n%s", from.Name, to, network, visit, took, wantVisit, wantTook, report)
+		n.t.Errorf("%s to %s over %s: got %v, and the proxy took %v; want by the trace %v, %v\n%s",
+			from.Name, to, network, visit, took, wantVisit, wantTook, report)
 	}
 }
 
