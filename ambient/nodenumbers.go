@@ -16,8 +16,9 @@ import (
 type MarkedRoute struct {
 	// Mark is the mark of the packets.
 	Mark interception.MarkBits
-	// Table is the number of the routing table.
-	Table interception.RoutingTable
+	// Table is the number of the routing table. In the node's namespace, OddTable is that for a proxy
+	// of an odd generation.
+	Table, OddTable interception.RoutingTable
 	// Priority is the priority of the policy rule that selects the table for the mark.
 	Priority uint32
 }
@@ -46,6 +47,9 @@ type NodeNumbers struct {
 	Outbound, Inbound, Replies MarkedRoute
 	// Opened is the mark of the connections that the proxy opens in the name of others.
 	Opened interception.MarkBits
+	// Odd is added to the marks above where the proxy is of an odd generation: while two proxies have
+	// wires, each keeps its own connections.
+	Odd interception.MarkBits
 	// Delivered and Transparent are in the proxy's namespace: for packets to the proxy's
 	// transparent sockets, whatever their destination, and for what these sockets send with
 	// addresses of others.
@@ -66,17 +70,18 @@ type NodeNumbers struct {
 }
 
 // IstioNodeNumbers returns the numbers that Istio 1.18 to 1.20 used, as far as they had any: the
-// mark of inbound connections and the addresses of IPv6 are our own.
+// mark of inbound connections, what odd generations have, and the addresses of IPv6 are our own.
 func IstioNodeNumbers() NodeNumbers {
 	bits := func(value interception.Mark) interception.MarkBits {
 		return interception.MarkBits{Value: value, Mask: value}
 	}
 	const proxyMask = 0xfff
 	return NodeNumbers{
-		Outbound:       MarkedRoute{Mark: bits(0x100), Table: 101, Priority: 101},
-		Replies:        MarkedRoute{Mark: bits(0x040), Table: 102, Priority: 102},
-		Inbound:        MarkedRoute{Mark: bits(0x800), Table: 100, Priority: 103},
+		Outbound:       MarkedRoute{Mark: bits(0x100), Table: 101, OddTable: 104, Priority: 101},
+		Replies:        MarkedRoute{Mark: bits(0x040), Table: 102, OddTable: 105, Priority: 102},
+		Inbound:        MarkedRoute{Mark: bits(0x800), Table: 100, OddTable: 103, Priority: 103},
 		Opened:         bits(0x210),
+		Odd:            bits(0x020),
 		Delivered:      MarkedRoute{Mark: interception.MarkBits{Value: 0x400, Mask: proxyMask}, Table: 100, Priority: 20000},
 		Transparent:    MarkedRoute{Mark: interception.MarkBits{Value: 0x210, Mask: proxyMask}, Table: 101, Priority: 20001},
 		DirectPriority: 100,
@@ -120,8 +125,8 @@ func numbersError(format string, args ...any) error {
 
 func (n NodeNumbers) validateMarks() error {
 	for _, of := range [][]interception.MarkBits{
-		{n.Outbound.Mark, n.Inbound.Mark, n.Replies.Mark}, // of packets
-		{n.Outbound.Mark, n.Inbound.Mark, n.Opened},       // of connections
+		{n.Outbound.Mark, n.Inbound.Mark, n.Replies.Mark, n.Odd}, // of packets
+		{n.Outbound.Mark, n.Inbound.Mark, n.Opened, n.Odd},       // of connections
 	} {
 		var taken interception.Mark
 		for _, mark := range of {
@@ -140,16 +145,26 @@ func (n NodeNumbers) validateMarks() error {
 }
 
 func (n NodeNumbers) validateRouting() error {
-	for _, of := range [][]MarkedRoute{{n.Outbound, n.Inbound, n.Replies}, {n.Delivered, n.Transparent}} {
-		tables, priorities := map[interception.RoutingTable]bool{}, map[uint32]bool{}
+	node, proxy := []MarkedRoute{n.Outbound, n.Inbound, n.Replies}, []MarkedRoute{n.Delivered, n.Transparent}
+	for _, of := range [][]MarkedRoute{node, proxy} {
+		priorities := map[uint32]bool{}
 		for _, route := range of {
-			if route.Table == 0 || tables[route.Table] || route.Table >= defaultTable && route.Table <= localTable {
-				return numbersError("routing table %d is one of the kernel's own or has two uses in a namespace: choose another", route.Table)
-			}
 			if route.Priority <= n.DirectPriority || priorities[route.Priority] {
 				return numbersError("priority %d has two uses in a namespace, or does not follow %d: choose another", route.Priority, n.DirectPriority)
 			}
-			tables[route.Table], priorities[route.Priority] = true, true
+			priorities[route.Priority] = true
+		}
+	}
+	for _, of := range [][]interception.RoutingTable{
+		{n.Outbound.Table, n.Outbound.OddTable, n.Inbound.Table, n.Inbound.OddTable, n.Replies.Table, n.Replies.OddTable},
+		{n.Delivered.Table, n.Transparent.Table},
+	} {
+		tables := map[interception.RoutingTable]bool{}
+		for _, table := range of {
+			if table == 0 || tables[table] || table >= defaultTable && table <= localTable {
+				return numbersError("routing table %d is one of the kernel's own or has two uses in a namespace: choose another", table)
+			}
+			tables[table] = true
 		}
 	}
 	if n.DirectPriority == 0 {
@@ -201,8 +216,20 @@ func (n NodeNumbers) validatePorts() error {
 	return listeners.validatePorts(numbersError)
 }
 
-// generation returns the numbers with the wires of a generation.
+// generation returns the numbers with the wires, the marks and the tables of a generation.
 func (n NodeNumbers) generation(number uint8) NodeNumbers {
+	odd := isOdd(number)
+	for _, mark := range []*interception.MarkBits{&n.Outbound.Mark, &n.Inbound.Mark, &n.Replies.Mark, &n.Opened} {
+		mark.Mask |= n.Odd.Mask
+		if odd {
+			mark.Value |= n.Odd.Value
+		}
+	}
+	for _, route := range []*MarkedRoute{&n.Outbound, &n.Inbound, &n.Replies} {
+		if odd {
+			route.Table = route.OddTable
+		}
+	}
 	for _, wire := range []*Wire{&n.InboundWire, &n.OutboundWire} {
 		if number != 0 {
 			wire.Node += interception.Interface(fmt.Sprint(number))
@@ -212,6 +239,8 @@ func (n NodeNumbers) generation(number uint8) NodeNumbers {
 	}
 	return n
 }
+
+func isOdd(generation uint8) bool { return generation%2 == 1 }
 
 // ofFamily returns the prefixes of a family.
 func ofFamily(all []netip.Prefix, family interception.Family) []netip.Prefix {

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -211,8 +213,8 @@ func (n *capturingNode) wantClosed(family int) {
 	}
 }
 
-// TestNodeChangesProxies takes the steps from one proxy to its successor. Each connection reaches
-// the one that has the routes.
+// TestNodeChangesProxies takes the steps from one proxy to its successor. Each new connection
+// reaches the one whose mark it gets, and those through the former proxy last until its wires go.
 func TestNodeChangesProxies(t *testing.T) {
 	t.Parallel()
 	for name, backend := range hosts(t) {
@@ -238,15 +240,45 @@ func TestNodeChangesProxies(t *testing.T) {
 						}
 					}
 				}
+				echo(t, n.remote)
+				echo(t, n.meshed)
+				through := map[int][]net.Conn{} // by the relay
+				open := func(relay int) {
+					for family := range 2 {
+						through[relay] = append(through[relay],
+							call(t, n.meshed, n.remote.Addresses[family]), call(t, n.remote, n.meshed.Addresses[family]))
+					}
+				}
 				wantRelay("before", 0)
+				open(0)
+				wantLasting(t, "before", through[0])
 				n.apply(former, successor)
 				n.prepare(n.also, successor)
 				wantRelay("with the successor's wires", 0)
+				wantLasting(t, "with the successor's wires", through[0])
 				n.apply(successor, former)
-				wantRelay("with the successor's routes", 1)
+				wantRelay("with the successor's mark", 1)
+				open(1)
+				wantLasting(t, "with the successor's mark", slices.Concat(through[0], through[1]))
 				n.apply(successor)
 				wantRelay("without the former wires", 1)
+				wantLasting(t, "without the former wires", through[1])
+				for _, conn := range through[0] {
+					if err := say(conn, "former"); err == nil {
+						t.Errorf("without the former wires: a connection of %s goes on", conn.LocalAddr())
+					}
+				}
 			})
+		}
+	}
+}
+
+// wantLasting expects each connection to an echo to carry a word.
+func wantLasting(t *testing.T, step string, open []net.Conn) {
+	t.Helper()
+	for _, conn := range open {
+		if err := say(conn, step); err != nil {
+			t.Errorf("%s: the connection from %s to %s: %v", step, conn.LocalAddr(), conn.RemoteAddr(), err)
 		}
 	}
 }

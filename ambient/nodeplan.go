@@ -75,17 +75,17 @@ const (
 // The sets are live: the caller edits their members as pods come and go. Without Facts.IPv6 there
 // is nothing for IPv6. The errors wrap [ErrNumbers] and [ErrNodeProxy].
 //
-// The others are proxies of other generations that have wires but get nothing. A change of proxies
-// takes three plans, between which ProxyPlan is applied to the successor's namespace:
+// The other is a proxy that has wires and routes, and gets no new connections. Of the two, one is
+// of an even generation and the other of an odd one. A change of proxies takes three plans, between
+// which ProxyPlan is applied to the successor's namespace:
 //
-//	NodePlan(former, ..., successor)    the successor's wires are there
-//	NodePlan(successor, ..., former)    the routes change, each in one step
-//	NodePlan(successor, ...)            the former proxy's wires go
+//	NodePlan(former, ..., successor)    the successor's wires and routes are there
+//	NodePlan(successor, ..., former)    the mark of new connections changes
+//	NodePlan(successor, ...)            the former proxy's wires and routes go
 //
-// The rules of the first two are the same, so that each new connection reaches one of both proxies.
-// Connections that the former proxy has taken end with the second plan. The former may be the zero
-// NodeProxy: until the second plan, captured connections fail. [ProxySwitch] returns these plans as
-// a [Rollout].
+// Each new connection reaches one of both proxies. Those that the former proxy has taken go on
+// until the third plan, and are rejected then. The former may be the zero NodeProxy: until the
+// second plan, captured connections fail. [ProxySwitch] returns these plans as a [Rollout].
 func NodePlan(
 	p NodeProxy, n NodeNumbers, f interception.Facts, owner interception.Owner, others ...NodeProxy,
 ) (*interception.Plan, error) {
@@ -93,15 +93,16 @@ func NodePlan(
 		return nil, fmt.Errorf("plan ambient node: %w", err)
 	}
 	return interception.Build(owner, func(b *interception.Builder) {
-		planner := nodePlanner{NodeProxy: p, NodeNumbers: n.generation(p.Generation), facts: f, builder: b}
-		planner.proxies, planner.meshed = append([]NodeProxy{p}, others...), map[interception.Family]interception.SetRef{}
+		planner := nodePlanner{NodeProxy: p, NodeNumbers: n, facts: f, builder: b, meshed: map[interception.Family]interception.SetRef{}}
+		for _, o := range append([]NodeProxy{p}, others...) {
+			planner.proxies = append(planner.proxies, proxyNumbers{o, n.generation(o.Generation)})
+		}
 		if !p.IsZero() {
 			planner.in, planner.out = n.InboundWire.Node+"*", n.OutboundWire.Node+"*"
 			planner.wires = interception.Is(interception.Interfaces(planner.in, planner.out))
-			planner.network()
 		}
-		for _, o := range others {
-			nodePlanner{NodeProxy: o, NodeNumbers: n.generation(o.Generation), facts: f, builder: b}.ends()
+		for _, o := range planner.proxies {
+			planner.network(o)
 		}
 		for _, family := range families(f) {
 			planner.meshed[family] = b.LiveAddresses(MeshedSet(family), family, "meshed pods of the node")
@@ -113,14 +114,14 @@ func NodePlan(
 	})
 }
 
-// nodePlanner writes the plan.
+// nodePlanner writes the plan. Its numbers are those of all generations.
 type nodePlanner struct {
 	NodeProxy
 	NodeNumbers
 
 	facts   interception.Facts
 	builder *interception.Builder
-	proxies []NodeProxy // and the others
+	proxies []proxyNumbers // the proxy's first, then those of the others
 	meshed  map[interception.Family]interception.SetRef
 	// in and out are the wires of all generations, and wires is the condition on both, which is
 	// absent without a proxy.
@@ -128,41 +129,55 @@ type nodePlanner struct {
 	wires   interception.Condition[interception.InterfaceSet]
 }
 
+// proxyNumbers are a proxy with the numbers of its generation.
+type proxyNumbers struct {
+	NodeProxy
+	NodeNumbers
+}
+
 // hooked restricts a hook to the families that the plan has rules for.
 func (p nodePlanner) hooked(l4 interception.L4) interception.Match {
 	return podPlanner{facts: p.facts}.hooked(l4)
 }
 
-// network adds the wires, and the routes through them.
-func (p nodePlanner) network() {
-	p.ends()
-	for _, family := range p.families() {
-		p.route("outbound", family, p.Outbound, p.OutboundWire, "captured connections go to the proxy")
-		p.route("inbound", family, p.Inbound, p.InboundWire, "captured connections go to the proxy")
-		p.route("reply", family, p.Replies, p.OutboundWire, "replies go to the proxy that asked in the name of others")
+// network adds the wires to a proxy, with their addresses and settings, and the routes through
+// them.
+func (p nodePlanner) network(to proxyNumbers) {
+	if to.IsZero() {
+		return
 	}
-}
-
-// ends adds the wires to a proxy, with their addresses and settings.
-func (p nodePlanner) ends() {
 	for _, wire := range []struct {
 		id string
 		Wire
-	}{{"wire.inbound", p.InboundWire}, {"wire.outbound", p.OutboundWire}} {
-		base := p.wireID(wire.id)
-		p.builder.Link(p.link(interception.RuleID(base), wire.Wire))
-		for _, family := range p.families() {
+	}{{"wire.inbound", to.InboundWire}, {"wire.outbound", to.OutboundWire}} {
+		base := to.wireID(wire.id)
+		p.builder.Link(to.link(interception.RuleID(base), wire.Wire))
+		for _, family := range to.families(p.facts) {
 			p.builder.Address(interception.Address{
 				ID: id(base, family), Device: wire.Node, Prefix: ofFamily(wire.NodeAddresses, family)[0], Why: "end of a wire to the proxy",
 			})
 		}
 	}
-	p.builder.Sysctl(looseSource(interception.RuleID(p.wireID("wire.sources")), p.OutboundWire.Node))
-	if p.Way == WayVXLAN {
-		remote := p.address(interception.FamilyOf(p.Node))
-		p.builder.PolicyRule(direct(p.wireID("wire.direct"), remote, p.DirectPriority))
+	p.builder.Sysctl(looseSource(interception.RuleID(to.wireID("wire.sources")), to.OutboundWire.Node))
+	if to.Way == WayVXLAN {
+		remote := to.address(interception.FamilyOf(to.Node))
+		p.builder.PolicyRule(direct(to.wireID("wire.direct"), remote, p.DirectPriority))
+	}
+	for _, family := range to.families(p.facts) {
+		if p.IsZero() {
+			break // captured connections fail, those of the other proxy too
+		}
+		p.route(to.wireID("outbound"), family, to.Outbound, to.OutboundWire, whyToProxy)
+		p.route(to.wireID("inbound"), family, to.Inbound, to.InboundWire, whyToProxy)
+		p.route(to.wireID("reply"), family, to.Replies, to.OutboundWire, whyReplies)
 	}
 }
+
+// The reasons for the routes and the rules that choose them.
+const (
+	whyToProxy = "captured connections go to the proxy"
+	whyReplies = "replies go to the proxy that asked in the name of others"
+)
 
 // wireID returns the id of a part of a wire, which differs between generations.
 func (p NodeProxy) wireID(base string) string {
@@ -174,7 +189,7 @@ func (p NodeProxy) wireID(base string) string {
 
 func (p nodePlanner) families() []interception.Family { return p.NodeProxy.families(p.facts) }
 
-func (p nodePlanner) link(id interception.RuleID, w Wire) interception.Link {
+func (p proxyNumbers) link(id interception.RuleID, w Wire) interception.Link {
 	if p.Way == WayVXLAN {
 		return p.tunnel(id, w.Node, w, p.address(interception.FamilyOf(p.Node)), p.UDPPort)
 	}

@@ -21,22 +21,43 @@ func original(mark interception.MarkBits) interception.Match {
 	return interception.Match{ConnMark: interception.Is(mark), Direction: interception.DirectionOriginal}
 }
 
-// capture writes the rules about what the proxy and meshed pods send.
+// capture writes the rules about what the proxies and meshed pods send.
 func (p nodePlanner) capture() {
 	c := p.builder.Mangle("capture")
 	c.Entry(interception.Prerouting, p.hooked(interception.L4{}), "what pods and the proxy send")
 	if !p.IsZero() {
-		c.Do("proxy.opens", interception.Match{In: p.wires, L4: interception.TCP(), Direction: interception.DirectionOriginal},
-			interception.SetConnMark{Mark: p.Opened}, "the proxy opens connections in the name of others")
+		for _, of := range p.proxies {
+			opens := interception.Match{
+				In: interception.Is(interception.Interfaces(of.InboundWire.Node, of.OutboundWire.Node)),
+				L4: interception.TCP(), Direction: interception.DirectionOriginal,
+			}
+			c.Do(interception.RuleID(of.wireID("proxy.opens")), opens, interception.SetConnMark{Mark: of.Opened},
+				"the proxy opens connections in the name of others")
+		}
 		c.Do("proxy.passes", interception.Match{In: p.wires}, interception.Return{}, "what the proxy sends is not captured again")
-		c.Do("proxy.answer", interception.Match{ConnMark: interception.Is(p.Opened)}, interception.SetMark{Mark: p.Replies.Mark},
-			"replies go to the proxy that asked in the name of others")
+		for _, of := range p.proxies {
+			c.Do(interception.RuleID(of.wireID("proxy.answer")), interception.Match{ConnMark: interception.Is(of.Opened)},
+				interception.SetMark{Mark: of.Replies.Mark}, whyReplies)
+		}
 	}
 	for _, family := range families(p.facts) {
 		c.Do(id("outbound.open", family), interception.Match{SrcSet: interception.Is(p.meshed[family]), L4: opening()},
-			interception.SetConnMark{Mark: p.Outbound.Mark}, "connections that meshed pods open are captured")
+			interception.SetConnMark{Mark: p.proxies[0].Outbound.Mark}, "connections that meshed pods open are captured")
 	}
-	c.Do("outbound.mark", original(p.Outbound.Mark), interception.SetMark{Mark: p.Outbound.Mark}, "captured connections go to the proxy")
+	p.mark(c, "outbound.mark", func(n NodeNumbers) interception.MarkBits { return n.Outbound.Mark })
+}
+
+// mark gives the packets of captured connections the marks of the connections, by which the routes
+// to their proxies are chosen.
+func (p nodePlanner) mark(c *interception.ChainRef[interception.MangleAction], base string, of func(NodeNumbers) interception.MarkBits) {
+	proxies := p.proxies
+	if p.IsZero() {
+		proxies = proxies[:1] // the others have no routes
+	}
+	for _, proxy := range proxies {
+		mark := of(proxy.NodeNumbers)
+		c.Do(interception.RuleID(proxy.wireID(base)), original(mark), interception.SetMark{Mark: mark}, whyToProxy)
+	}
 }
 
 // own returns the addresses of all proxies of a family.
@@ -67,9 +88,9 @@ func (p nodePlanner) inbound() {
 	}
 	for _, family := range families(p.facts) {
 		c.Do(id("inbound.open", family), interception.Match{DstSet: interception.Is(p.meshed[family]), L4: opening()},
-			interception.SetConnMark{Mark: p.Inbound.Mark}, "connections to meshed pods are captured")
+			interception.SetConnMark{Mark: p.proxies[0].Inbound.Mark}, "connections to meshed pods are captured")
 	}
-	c.Do("inbound.mark", original(p.Inbound.Mark), interception.SetMark{Mark: p.Inbound.Mark}, "captured connections go to the proxy")
+	p.mark(c, "inbound.mark", func(n NodeNumbers) interception.MarkBits { return n.Inbound.Mark })
 }
 
 // translations writes the nat rules: queries go to the proxy, and captured connections keep their

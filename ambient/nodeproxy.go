@@ -54,7 +54,8 @@ type NodeProxy struct {
 	// MTU less the length of the tunnel's headers.
 	MTU int
 	// Generation tells the wires of one proxy from those of another: unless it is 0, it is appended
-	// to the interfaces' names.
+	// to the interfaces' names. Of two proxies at once, one has an even generation and the other an
+	// odd one, by which their connections are told.
 	Generation uint8
 	// DNS sends queries of meshed pods over UDP to the proxy. Those over TCP go there in any case,
 	// as every connection does.
@@ -104,21 +105,22 @@ func (p NodeProxy) validateWay(fail func(format string, args ...any) error) erro
 	return nil
 }
 
-// validateOthers refuses further proxies that are no proxies, or have the wires of another one.
+// validateOthers refuses further proxies that are no proxies, or whose connections could not be
+// told from those of another one.
 func validateOthers(p NodeProxy, others []NodeProxy) error {
-	generations := map[uint8]bool{}
+	taken := map[bool]bool{}
 	if !p.IsZero() {
-		generations[p.Generation] = true
+		taken[isOdd(p.Generation)] = true
 	}
 	for _, o := range others {
 		if err := o.Validate(); err != nil {
 			return err
 		}
-		if o.IsZero() || generations[o.Generation] {
-			return fmt.Errorf("%w: a proxy of generation %d beside one of generation %d: each needs addresses and a generation of its own",
+		if o.IsZero() || taken[isOdd(o.Generation)] {
+			return fmt.Errorf("%w: a proxy of generation %d beside one of generation %d: each needs addresses, and one of two an odd generation",
 				ErrNodeProxy, o.Generation, p.Generation)
 		}
-		generations[o.Generation] = true
+		taken[isOdd(o.Generation)] = true
 	}
 	return nil
 }

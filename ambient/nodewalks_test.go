@@ -75,8 +75,8 @@ func stages(j trace.Journey) string {
 const (
 	captures  = "outbound.open outbound.mark outbound.destination inbound.outbound guard.captured captured.source > proxy outbound.capture = outbound"
 	receives  = "inbound.open inbound.mark guard.captured captured.source > proxy inbound."
-	returns   = "proxy send.transparent > node proxy.passes inbound.wire guard.proxy > "
-	opens     = "proxy send.transparent > node proxy.opens proxy.passes inbound.wire guard.proxy > "
+	returns   = "proxy send.remember send.transparent > node proxy.passes inbound.wire guard.proxy > "
+	opens     = "proxy send.remember send.transparent > node proxy.opens proxy.passes inbound.wire guard.proxy > "
 	toItsName = " > node proxy.answer guard.captured > proxy outbound.capture = opener"
 )
 
@@ -109,7 +109,7 @@ func packetWalks() map[string]struct{ from, packet, way, answer string } {
 			"a", "tcp uid 0 gid 0 > 192.0.2.1:10250",
 			"a > node outbound.open outbound.mark outbound.destination inbound.outbound = kubelet", "node > a = opener",
 		},
-		"DNS":                    {"a", "udp uid 0 gid 0 > 198.51.100.7:53", "a > node dns.udp > proxy = dns", "proxy > node > a = opener"},
+		"DNS":                    {"a", "udp uid 0 gid 0 > 198.51.100.7:53", "a > node dns.udp > proxy = dns", "proxy send.own > node > a = opener"},
 		"UDP":                    {"a", "udp uid 0 gid 0 > 198.51.100.7:8080", "a > node > elsewhere = application", "elsewhere > node > a = opener"},
 		"UDP to a pod":           {"elsewhere", "udp uid 0 gid 0 > 10.244.0.6:8080", "elsewhere > node > b = application", "b > node > elsewhere = opener"},
 		"ICMP":                   {"a", "icmp uid 0 gid 0 > 198.51.100.7:0", "a > node > elsewhere = kernel", "elsewhere > node > a = opener"},
@@ -126,7 +126,7 @@ func packetWalks() map[string]struct{ from, packet, way, answer string } {
 // over both families.
 func TestPacketWalks(t *testing.T) {
 	t.Parallel()
-	tunnels := strings.NewReplacer(" > [node] > [proxy]", "", " > [proxy] > [node]", "")
+	tunnels := strings.NewReplacer(" > [node] > [proxy]", "", " > [proxy send.own] > [node]", "")
 	for _, way := range []Way{WayVeth, WayVXLAN} {
 		m := meshed()
 		m.proxy.Way = way

@@ -39,12 +39,14 @@ type ProxyPod struct {
 //
 //  1. the node gets the successor's wires, and goes on to capture for the former proxy
 //  2. the successor's namespace gets its plan
-//  3. the node captures for the successor
+//  3. the node captures new connections for the successor
 //  4. the former proxy's plan goes
 //  5. the former proxy's wires go
 //
-// Without a successor, captured connections fail from the third step on. The error is that of
-// [NodePlan] or [ProxyPlan], or wraps [ErrRollout].
+// Connections through the former proxy end with the fourth step. A caller that lets them end before
+// applies the first three of the steps, and later all of them. Without a successor, captured
+// connections fail from the third step on. The error is that of [NodePlan] or [ProxyPlan], or wraps
+// [ErrRollout].
 //
 // Where both proxies are in one namespace, the second step replaces the former proxy's plan: until
 // the third, captured connections fail.

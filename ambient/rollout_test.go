@@ -101,10 +101,23 @@ func starting(r Rollout) *recorder {
 	return d
 }
 
-// servedBy returns the generation of the proxy that a plan of the node sends connections to.
+// servedBy returns the generation of the proxy that a plan of the node sends new connections to:
+// the one whose route is that for their mark.
 func servedBy(p *interception.Plan) (generation string, captures bool) {
+	var mark interception.MarkBits
+	for _, r := range p.Rules() {
+		if set, is := r.Action.(interception.SetConnMark); is && strings.HasPrefix(string(r.ID), "outbound.open") {
+			mark = set.Mark
+		}
+	}
+	tables := map[interception.RoutingTable]string{}
 	for route := range interception.ObjectsOf[interception.Route](p) {
 		if name, is := strings.CutPrefix(string(route.Device), "istioout"); is {
+			tables[route.Table] = name
+		}
+	}
+	for rule := range interception.ObjectsOf[interception.PolicyRule](p) {
+		if name, captures := tables[rule.Table]; captures && rule.Mark == mark {
 			return name, true
 		}
 	}

@@ -149,28 +149,41 @@ func (a *Agent) candidates() (ready, present []ambient.Pod, complete bool) {
 	return ready, present, a.complete
 }
 
-// change makes a proxy the one that has the routes: first it gets its interfaces, then the routes,
-// and then the former one's interfaces go.
+// change makes a proxy the one that gets new connections: first it has interfaces and routes, and
+// then the mark of new connections changes. The former one keeps its connections, and has its
+// interfaces until its pod is gone or a third proxy comes.
 func (a *Agent) change(ctx context.Context, want *proxy) error {
 	h := &a.host
 	if want == nil {
 		return a.set(ctx)
 	}
 	if len(h.proxies) > 0 && h.proxies[0] != want {
+		present := h.proxies[0]
 		if !slices.Contains(h.proxies, want) {
-			if err := a.set(ctx, append(slices.Clone(h.proxies), want)...); err != nil {
+			if err := a.set(ctx, present, want); err != nil {
 				if !slices.Contains(h.proxies, want) {
 					err = errors.Join(err, h.close(want))
 				}
 				return err
 			}
 		}
-		others := slices.DeleteFunc(slices.Clone(h.proxies), func(p *proxy) bool { return p == want })
-		if err := a.set(ctx, append([]*proxy{want}, others...)...); err != nil {
+		if err := a.set(ctx, want, present); err != nil {
 			return err
 		}
 	}
-	return a.set(ctx, want)
+	staying := []*proxy{want}
+	for _, p := range h.proxies {
+		if p != want && a.stays(p) {
+			staying = append(staying, p)
+		}
+	}
+	return a.set(ctx, staying...)
+}
+
+// stays reports whether a former proxy may still have connections.
+func (a *Agent) stays(p *proxy) bool {
+	pod, told, complete := a.told(p.UID)
+	return !complete || told && !pod.Finished()
 }
 
 // set is host.set, and has the pods look for members that they have lost. It removes members that

@@ -19,9 +19,10 @@
 // The proxy is the newest of the proxies' pods that are ready ([ambient.Policy.IsProxy]), whose
 // namespace was found and verified by its UID and address, and in which the proxy listens. A proxy
 // that is there serves until another one is ready, even if it is not ready any more. When a new one
-// takes its place, the new one's interfaces, addresses and routes come first, then the routes of
-// the host change, and then the former one's interfaces go. Without a proxy, connections of
-// enrolled pods are refused, and those of others are as before.
+// takes its place, the new one's interfaces, addresses and routes come first, and then the mark
+// changes that new connections get. The former one keeps its interfaces and connections until its
+// pod is gone, or a third proxy comes. Without a proxy, connections of enrolled pods are refused,
+// and those of others are as before.
 //
 // # Restart
 //
@@ -33,8 +34,7 @@
 // # Connections
 //
 // A pod that is enrolled or withdrawn while it runs keeps its connections, and new ones go the new
-// way. Connections that a proxy carries end when another one takes its place, as [ambient.NodePlan]
-// says.
+// way. Those that a proxy carries go on when another one takes its place, as long as its pod lasts.
 //
 // # Non-goals
 //

@@ -129,11 +129,15 @@ func (h *host) mustListen(in *interception.Netns) error {
 	return err
 }
 
-// reach says how the host reaches a proxy, in a generation that no other one has.
+// reach says how the host reaches a proxy, in a generation that no other one has. It is odd if that
+// of the present proxy is even, and the other way round: both have connections for some time.
 func (h *host) reach(netns *interception.Netns, addresses []netip.Addr) (n ambient.NodeProxy, err error) {
 	n = ambient.NodeProxy{Addresses: addresses, Way: h.o.Way, DNS: h.o.DNS}
+	if len(h.proxies) > 0 {
+		n.Generation = (h.proxies[0].Proxy.Generation + 1) % 2
+	}
 	for slices.ContainsFunc(h.proxies, func(p *proxy) bool { return p.Proxy.Generation == n.Generation }) {
-		n.Generation++
+		n.Generation += 2
 	}
 	n.Namespace = label(n.Generation)
 	if n.MTU, err = mtuOf(netns, addresses[0]); err == nil && n.Way == ambient.WayVXLAN {
