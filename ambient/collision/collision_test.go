@@ -12,10 +12,12 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// outboundRule is the policy rule that every plan of a node has for captured connections.
+// outboundRule is the policy rule that the plan for a proxy of an even generation has for captured
+// connections.
 func outboundRule() interception.PolicyRule {
-	n := ambient.IstioNodeNumbers().Outbound
-	return interception.PolicyRule{Family: interception.IPv4, Mark: n.Mark, Table: n.Table, Priority: n.Priority}
+	n := ambient.IstioNodeNumbers()
+	mark := interception.MarkBits{Value: n.Outbound.Mark.Value, Mask: n.Outbound.Mark.Mask | n.Odd.Mask}
+	return interception.PolicyRule{Family: interception.IPv4, Mark: mark, Table: n.Outbound.Table, Priority: n.Outbound.Priority}
 }
 
 func TestFind(t *testing.T) {
@@ -50,34 +52,34 @@ func TestFind(t *testing.T) {
 		"another policy": {stands: policyRule(func(*interception.PolicyRule) {})},
 		"a mark that is written": {
 			rule(interception.Match{}, interception.SetMark{Mark: bits(0, 0x180)}),
-			[]string{"packet mark 0x100/0x100 is used by ip other/PREROUTING:  -> set mark 0x0/0x180"},
+			[]string{"packet mark 0x100/0x120 is used by ip other/PREROUTING:  -> set mark 0x0/0x180"},
 		},
 		"a whole mark that is matched": {
 			rule(interception.Match{Mark: interception.Is(interception.WholeMark(7))}, interception.Drop{}),
 			[]string{
-				"packet mark 0x40/0x40 is used by ip other/PREROUTING: mark 0x7 -> drop", "packet mark 0x100/0x100 is used by ip other/PREROUTING: mark 0x7 -> drop",
-				"packet mark 0x800/0x800 is used by ip other/PREROUTING: mark 0x7 -> drop",
+				"packet mark 0x40/0x60 is used by ip other/PREROUTING: mark 0x7 -> drop", "packet mark 0x100/0x120 is used by ip other/PREROUTING: mark 0x7 -> drop",
+				"packet mark 0x800/0x820 is used by ip other/PREROUTING: mark 0x7 -> drop",
 			},
 		},
 		"a mark of connections": {
 			rule(interception.Match{ConnMark: interception.Is(bits(0x10, 0x10))}, interception.Accept{}),
-			[]string{"connection mark 0x210/0x210 is used by ip other/PREROUTING: connmark 0x10/0x10 -> accept"},
+			[]string{"connection mark 0x210/0x230 is used by ip other/PREROUTING: connmark 0x10/0x10 -> accept"},
 		},
 		"a mark that is given to connections": {
 			rule(interception.Match{}, interception.SetConnMark{Mark: bits(0x800, 0x800)}),
-			[]string{"connection mark 0x800/0x800 is used by ip other/PREROUTING:  -> set connmark 0x800/0x800"},
+			[]string{"connection mark 0x800/0x820 is used by ip other/PREROUTING:  -> set connmark 0x800/0x800"},
 		},
 		"a mark that is saved": {
 			rule(interception.Match{}, interception.SaveMark{Mask: 0x800}),
-			[]string{"connection mark 0x800/0x800 is used by ip other/PREROUTING:  -> save mark/0x800"},
+			[]string{"connection mark 0x800/0x820 is used by ip other/PREROUTING:  -> save mark/0x800"},
 		},
 		"a mark that is restored": {
 			rule(interception.Match{}, interception.RestoreMark{Mask: 0x40}),
-			[]string{"packet mark 0x40/0x40 is used by ip other/PREROUTING:  -> restore mark/0x40"},
+			[]string{"packet mark 0x40/0x60 is used by ip other/PREROUTING:  -> restore mark/0x40"},
 		},
 		"a mark of TPROXY": {
 			rule(interception.Match{L4: interception.TCP()}, interception.TProxyTo{Port: 1, Mark: bits(0x40, 0x40)}),
-			[]string{"packet mark 0x40/0x40 is used by ip other/PREROUTING: tcp -> tproxy to :1 mark 0x40/0x40"},
+			[]string{"packet mark 0x40/0x60 is used by ip other/PREROUTING: tcp -> tproxy to :1 mark 0x40/0x40"},
 		},
 		"a priority": {
 			policyRule(func(r *interception.PolicyRule) { r.Priority = 101 }),
@@ -90,8 +92,8 @@ func TestFind(t *testing.T) {
 		"a mark of routing": {
 			policyRule(func(r *interception.PolicyRule) { r.Mark = bits(0x200, 0xf00) }),
 			[]string{
-				"packet mark 0x100/0x100 is used by policy rule v4 priority 7 mark 0x200/0xf00 table 7",
-				"packet mark 0x800/0x800 is used by policy rule v4 priority 7 mark 0x200/0xf00 table 7",
+				"packet mark 0x100/0x120 is used by policy rule v4 priority 7 mark 0x200/0xf00 table 7",
+				"packet mark 0x800/0x820 is used by policy rule v4 priority 7 mark 0x200/0xf00 table 7",
 			},
 		},
 		"a rule of the plan": {

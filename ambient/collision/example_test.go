@@ -39,7 +39,7 @@ func ExampleFind() {
 		}
 	}
 	// Output:
-	// packet mark 0x100/0x100 is used by policy rule v4 priority 9 mark 0x200/0xf00 table 2004
-	// packet mark 0x800/0x800 is used by policy rule v4 priority 9 mark 0x200/0xf00 table 2004
+	// packet mark 0x100/0x120 is used by policy rule v4 priority 9 mark 0x200/0xf00 table 2004
+	// packet mark 0x800/0x820 is used by policy rule v4 priority 9 mark 0x200/0xf00 table 2004
 	// free
 }

@@ -49,7 +49,7 @@ func (u *marks) add(more marks) {
 	u.packet, u.connection = append(u.packet, more.packet...), append(u.connection, more.connection...)
 }
 
-// planMarks returns the bits that a plan uses.
+// planMarks returns the bits that a plan uses, and none that are among those of a wider mask.
 func planMarks(p *interception.Plan) (used marks) {
 	for table := range p.Tables() {
 		for _, e := range table.Entries {
@@ -64,7 +64,13 @@ func planMarks(p *interception.Plan) (used marks) {
 			used.packet = append(used.packet, r.Mark)
 		}
 	}
-	return used
+	return marks{widest(used.packet), widest(used.connection)}
+}
+
+func widest(all []interception.MarkBits) []interception.MarkBits {
+	return slices.DeleteFunc(slices.Clone(all), func(m interception.MarkBits) bool {
+		return slices.ContainsFunc(all, func(o interception.MarkBits) bool { return o.Mask != m.Mask && o.Mask&m.Mask == m.Mask })
+	})
 }
 
 // marks returns the rules of other programs that use bits of the plan's marks.
