@@ -46,7 +46,8 @@ func BenchmarkFootprint(b *testing.B) {
 			n.enrol(a, pod)
 		}
 		filesAfter, heapAfter := footprint(b)
-		descriptors, memory = float64(filesAfter-files)/(pods-1), float64(heapAfter-heap)/(pods-1)/1024
+		// The first time counts: to enrol the pods again adds nothing.
+		descriptors, memory = max(descriptors, float64(filesAfter-files)/(pods-1)), max(memory, float64(heapAfter-heap)/(pods-1)/1024)
 	}
 	b.ReportMetric(descriptors, "descriptors/pod")
 	b.ReportMetric(memory, "KiB/pod")
