@@ -17,7 +17,7 @@ type conversation struct {
 	t     *testing.T
 	world trace.World
 	flows trace.Flows
-	// journey is that of the last packet.
+	// journey is the way of the last packet.
 	journey trace.Journey
 }
 

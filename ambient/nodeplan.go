@@ -114,7 +114,7 @@ func NodePlan(
 	})
 }
 
-// nodePlanner writes the plan. Its numbers are those of all generations.
+// nodePlanner writes the plan. Its numbers hold for all generations.
 type nodePlanner struct {
 	NodeProxy
 	NodeNumbers

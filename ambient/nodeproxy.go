@@ -40,7 +40,7 @@ func (w Way) String() string {
 // NodeProxy is the proxy of a node, in a pod of its own, as [NodePlan] and [ProxyPlan] must know
 // it. The zero value is a node without a proxy.
 type NodeProxy struct {
-	// Addresses are those of the proxy's pod, at most one of each family. The proxy serves the
+	// Addresses are the pod addresses of the proxy, at most one of each family. The proxy serves the
 	// families that it has an address of.
 	Addresses []netip.Addr
 	// Way is the kind of the wires.
@@ -147,7 +147,7 @@ func (p NodeProxy) address(family interception.Family) netip.Addr {
 
 func (p NodeProxy) serves(family interception.Family) bool { return p.address(family).IsValid() }
 
-// families returns those of the facts that the proxy serves.
+// families returns the families of the facts that the proxy serves.
 func (p NodeProxy) families(f interception.Facts) []interception.Family {
 	return slices.DeleteFunc(families(f), func(family interception.Family) bool { return !p.serves(family) })
 }

@@ -27,7 +27,7 @@ import (
 // might refuse it. ICMP errors that say that the wire carries no packets of that size reach the
 // proxy's sockets. All else uses the network of the proxy's pod.
 //
-// For WayVeth, NodePlan makes the wires: apply it first. Facts are those of the proxy's namespace.
+// For WayVeth, NodePlan makes the wires: apply it first. Facts describe the proxy's namespace.
 // Without Facts.IPv6 and Facts.LoopbackIPv6 there is nothing for IPv6. The errors wrap [ErrNumbers]
 // and [ErrNodeProxy], which the zero NodeProxy is.
 func ProxyPlan(p NodeProxy, n NodeNumbers, f interception.Facts, owner interception.Owner) (*interception.Plan, error) {

@@ -10,7 +10,7 @@ import (
 
 // ProxySwitch leads a node that captures from one proxy to another, or from none, or to none.
 type ProxySwitch struct {
-	// Owner and Numbers are those of all plans.
+	// All plans have this Owner and these Numbers.
 	Owner   interception.Owner
 	Numbers NodeNumbers
 	// Node is the node's namespace, and Facts are the node's.
@@ -29,7 +29,7 @@ type ProxySwitch struct {
 type ProxyPod struct {
 	// Proxy is the proxy.
 	Proxy NodeProxy
-	// Namespace is that of the proxy's pod, and Facts are its.
+	// Namespace is the network namespace of the proxy's pod, and Facts describe it.
 	Namespace *interception.Netns
 	Facts     interception.Facts
 }
@@ -45,8 +45,8 @@ type ProxyPod struct {
 //
 // Connections through the former proxy end with the fourth step. A caller that lets them end before
 // applies the first three of the steps, and later all of them. Without a successor, captured
-// connections fail from the third step on. The error is that of [NodePlan] or [ProxyPlan], or wraps
-// [ErrRollout].
+// connections fail from the third step on. The error wraps [ErrRollout], or comes from [NodePlan]
+// or [ProxyPlan].
 //
 // Where both proxies are in one namespace, the second step replaces the former proxy's plan: until
 // the third, captured connections fail.

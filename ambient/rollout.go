@@ -16,7 +16,7 @@ import (
 // the node's and its proxy's, in an order that the caller chooses, and undoes them together.
 // [ProxySwitch] returns the one of capture on a node. The zero value does nothing.
 type Rollout struct {
-	// Owner is that of all plans.
+	// Owner owns all plans.
 	Owner interception.Owner
 	// Former are the plans that the namespaces have, for the way back. A namespace without an
 	// element has no plan of the owner.

@@ -16,7 +16,7 @@ import (
 type Standing struct {
 	// Chains are the chains of other programs, as [interception.State] has them.
 	Chains []interception.ForeignChain
-	// PolicyRules and Routes are those of all tables.
+	// PolicyRules and Routes are complete: they are of all tables.
 	PolicyRules []interception.PolicyRule
 	Routes      []interception.Route
 	// Links are the names of the interfaces, and Addresses their addresses with their subnets.

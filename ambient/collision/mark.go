@@ -49,7 +49,7 @@ func (u *marks) add(more marks) {
 	u.packet, u.connection = append(u.packet, more.packet...), append(u.connection, more.connection...)
 }
 
-// planMarks returns the bits that a plan uses, and none that are among those of a wider mask.
+// planMarks returns the marks that a plan uses, without those whose bits another mark has, too.
 func planMarks(p *interception.Plan) (used marks) {
 	for table := range p.Tables() {
 		for _, e := range table.Entries {

@@ -124,7 +124,7 @@ func (p nodePlanner) nat(b *interception.Builder) {
 	}
 }
 
-// upstreamDNSPort is that of the proxy's resolver.
+// upstreamDNSPort is the port of the proxy's resolver.
 const upstreamDNSPort interception.Port = 15053
 
 // prerouting writes both lists' rules about what arrives.

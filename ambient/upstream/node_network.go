@@ -9,7 +9,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// mainPriority is that of the kernel's own rule for the main routing table.
+// mainPriority is the priority of the kernel's own rule for the main routing table.
 const mainPriority = 32766
 
 // NetworkPlan returns what the agent has in the node's namespace besides its rules, as a plan: the

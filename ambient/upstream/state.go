@@ -23,7 +23,7 @@ type NodeMode string
 
 // The modes.
 const (
-	// NodeModeRules is [ambient.NodePlan]. The name in the file is that of Istio, whatever writes
+	// NodeModeRules is [ambient.NodePlan]. The name in the file is Istio's, whatever writes
 	// the rules.
 	NodeModeRules NodeMode = "iptables"
 	// NodeModeEBPF is programs at the pods' interfaces.
@@ -41,7 +41,7 @@ func (s NodeState) Validate() error {
 	return nil
 }
 
-// Bytes returns the file. The error is that of Validate.
+// Bytes returns the file. The error comes from Validate.
 func (s NodeState) Bytes() ([]byte, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err

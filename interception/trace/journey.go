@@ -28,8 +28,8 @@ type Journey struct {
 type Flows map[string][]*Flow
 
 // Follow walks the packet through the world like [Trace], and then on from namespace to namespace,
-// by wires and tunnels, to its end. The flows are those of an earlier [Journey], or nil; the
-// packet's own joins them. Nothing that is given changes. The errors are those of [Trace].
+// by wires and tunnels, to its end. The flows come from an earlier [Journey], or are nil; the
+// packet's own joins them. Nothing that is given changes. Follow returns the errors of [Trace].
 //
 // What leaves by a wire goes to the end of it that has the address of the next hop; without a known
 // next hop, as for the default route that links imply, to the other one of two ends. A mark stays

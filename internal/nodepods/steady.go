@@ -23,8 +23,8 @@ import (
 // for a random time: between 0.2 s and 1 s at first, and between 1 s and 5 s after some ten
 // failures in a row. A handler of watch errors receives each failure.
 //
-// The requests are those of a [cache.ListWatch] that has both functions with contexts. The bare
-// object has these metadata and is otherwise empty.
+// The [cache.ListWatch] makes the requests, and has both functions with contexts. The bare object
+// has these metadata and is otherwise empty.
 func NewSteadyInformer(requests *cache.ListWatch, bare func(metav1.ObjectMeta) runtime.Object) cache.SharedIndexInformer {
 	s := &steady{requests: requests, bare: bare, known: map[name]bool{}}
 	s.reflector = cache.NewReflectorWithOptions(requests, bare(metav1.ObjectMeta{}), nil, cache.ReflectorOptions{})
@@ -64,7 +64,7 @@ type steady struct {
 	known     map[name]bool    // what the reflector was told of
 }
 
-// name is that of an object. It shares the memory of the object's own strings.
+// name identifies an object. It shares the memory of the object's own strings.
 type name struct{ namespace, name string }
 
 func nameOf(o metav1.Object) name { return name{o.GetNamespace(), o.GetName()} }

@@ -44,7 +44,7 @@ type Agent struct {
 
 // New reads the state file, and begins to watch the host. It changes nothing: the caller then calls
 // [Agent.Run]. New needs CAP_NET_BROADCAST, unless Options.WithoutNotices is set. The error wraps
-// [ErrOptions] or [ErrState], or is that of [ambient.NodeNumbers.Validate],
+// [ErrOptions], [ErrState], or an error of [ambient.NodeNumbers.Validate],
 // [ambient.Policy.Validate] or the kernel.
 func New(o Options) (*Agent, error) {
 	fail := func(err error) (*Agent, error) { return nil, fmt.Errorf("ambient agent: %w", err) }

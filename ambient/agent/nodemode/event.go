@@ -21,8 +21,8 @@ type event struct {
 	settled  chan struct{} // closed when the pod is as wanted
 	replaced chan struct{} // closed when another sandbox takes the place of this one
 	ended    chan struct{} // closed when the runtime has ended the sandbox
-	// former are the addresses that the feed told of the pod when the sandbox began: until it tells
-	// of others, they are those of an earlier one.
+	// former are the addresses that the feed told of the pod when the sandbox began. Until the feed
+	// tells of others, they belong to an earlier sandbox.
 	former []netip.Addr
 }
 
@@ -42,8 +42,9 @@ type handed struct {
 // Enrol enrols a new pod, if that is wanted, by the addresses that the plugin before has given it:
 // no program runs there yet. It waits until the feed has told of the pod, the proxy serves and the
 // pod is captured, and returns the decision about the pod. A static pod may have the UID that the
-// runtime knows it by. A pod without UID is that of its name, unless it has other addresses. The
-// first of Containers is the id of its sandbox, by which [Agent.Leave] knows it; there may be none.
+// runtime knows it by. A pod without a UID is found by its name, unless the feed tells of other
+// addresses. The first of Containers is the id of its sandbox, by which [Agent.Leave] knows it;
+// there may be none.
 //
 // Enrol closes the file, which is the pod's namespace and may be nil: this form of capture does not
 // need it. The error wraps [ErrAddress], [agent.ErrUnknownPod], [agent.ErrReplaced],
@@ -102,9 +103,9 @@ func (a *Agent) awaitDecision(ctx context.Context, pod *podnetns.Pod) (intercept
 	}
 }
 
-// uidOfLocked returns the UID by which the feed tells of a pod: that of the pod, of its mirror if
-// it is static or, of a pod without UID, that of the pod of its name, if that has no other
-// addresses. It is "" if none is known. The caller holds mu.
+// uidOfLocked returns the UID by which the feed knows a pod: the pod's own UID, or its mirror's if
+// the pod is static. A pod without a UID is found by its name, unless the feed tells of other
+// addresses. The UID is "" if the feed knows no such pod. The caller holds mu.
 func (a *Agent) uidOfLocked(pod podnetns.Pod) string {
 	if _, told := a.pods[pod.UID]; told {
 		return pod.UID

@@ -17,7 +17,7 @@ func families() []interception.Family {
 	return []interception.Family{interception.IPv4, interception.IPv6}
 }
 
-// members are those of the host's sets, as they were seen and edited last.
+// members are the addresses in the host's sets, as the agent has seen and edited them last.
 type members struct {
 	mu    sync.Mutex
 	known bool
@@ -109,7 +109,7 @@ func (m *members) pods() (uids []string) {
 	return uids
 }
 
-// kept returns those of the addresses that have a set.
+// kept returns the addresses whose family has a set.
 func (m *members) kept(addresses []netip.Addr) []netip.Addr {
 	m.mu.Lock()
 	defer m.mu.Unlock()

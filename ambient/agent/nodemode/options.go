@@ -36,7 +36,7 @@ type Options struct {
 	// Vocabulary has the name of the status annotation. Annotations that change what is captured of
 	// a pod have no effect in this mode.
 	Vocabulary ambient.Vocabulary
-	// Numbers are those of the proxy.
+	// Numbers are the marks, tables, names and ports that the proxy and the plans agree on.
 	Numbers ambient.NodeNumbers
 	// Host is the node's own namespace. The caller closes it.
 	Host *interception.Netns

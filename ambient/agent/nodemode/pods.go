@@ -248,7 +248,7 @@ func (a *Agent) check(e *entry, addresses []netip.Addr) error {
 	return nil
 }
 
-// otherPod names the pod whose address a pod has: a proxy's, or that of a member's owner which goes
+// otherPod names the pod whose address a pod has: the proxy, or the owner of a member that goes
 // on to have it. What the plugin has just given to a pod is that pod's: the feed will tell that the
 // other one is gone.
 func (a *Agent) otherPod(e *entry, address netip.Addr) string {

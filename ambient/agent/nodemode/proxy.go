@@ -38,7 +38,7 @@ func (p *proxy) key() string { return p.Proxy.Namespace }
 // label names the namespace of the proxy of a generation.
 func label(generation uint8) string { return fmt.Sprintf("proxy-%d", generation) }
 
-// ofEachFamily returns the first address of each family, that of IPv4 first.
+// ofEachFamily returns the first address of each family, IPv4 before IPv6.
 func ofEachFamily(all []netip.Addr) (own []netip.Addr) {
 	for _, family := range families() {
 		if i := slices.IndexFunc(all, func(a netip.Addr) bool { return interception.FamilyOf(a) == family }); i >= 0 {

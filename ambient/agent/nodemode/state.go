@@ -34,8 +34,8 @@ type record struct {
 	Proxy     ambient.NodeProxy    `json:"proxy"`
 }
 
-// version is that of the file. One of another version is refused: it ends with the node's boot, and
-// an update within the node's life has to keep the format.
+// version is the version of the file's format. The agent refuses a file of another version. The
+// file ends with the node's boot, and updates before that have to keep the format.
 const version = 1
 
 // maxState bounds the file's size, which is less than 1 KiB for each proxy.

@@ -74,7 +74,7 @@ func (k *keptConnection) ask(ctx context.Context, url string) error {
 	return nil
 }
 
-// timeout is that of a request on the kept connection.
+// timeout bounds a request on the kept connection.
 const timeout = 5 * time.Second
 
 func (k *keptConnection) exchange(request *http.Request) error {

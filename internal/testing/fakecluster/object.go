@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// resource is that of a list or a watch.
+// resource names what a list or a watch is about.
 type resource string
 
 const (
@@ -17,7 +17,7 @@ const (
 	namespaces resource = "namespaces"
 )
 
-// kind returns that of the objects in the answers.
+// kind returns the kind of the objects in the answers.
 func (r resource) kind() string {
 	if r == pods {
 		return "Pod"
