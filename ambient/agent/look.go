@@ -121,9 +121,10 @@ func (w *worker) lookAtRules(ctx context.Context, wanted ambient.Wanted) (err er
 	return err
 }
 
-// hasPlan reports whether there is a plan with which the open namespace is to be compared. A pod
-// without one never had one, unless its record is damaged: then whatever rules it has are other
-// ones. That of a new pod is made while the proxy is at work on it, and can be made.
+// hasPlan reports whether there is a plan with which to compare the open namespace. A pod without a
+// plan never had one, unless its record is damaged: then all rules it has are other rules. The plan
+// of a new pod is made while the proxy is at work on it; here hasPlan only finds out whether it can
+// be made.
 func (w *worker) hasPlan(wanted ambient.Wanted) (has bool, err error) {
 	switch {
 	case wanted.Enrolled && w.plan == nil && w.fresh:

@@ -6,5 +6,5 @@
 //	interception.Plan + Standing --Find--> []Collision
 //
 // Plans of ambient mode have marks, routing tables, priorities and ports that other programs may
-// have chosen too; ambient.NodeNumbers and ambient.Numbers have others to choose.
+// have chosen, too. The caller chooses others in ambient.NodeNumbers and ambient.Numbers.
 package collision

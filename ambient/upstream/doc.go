@@ -8,10 +8,10 @@
 //	interception.ForeignChain --Recognise, RecogniseHost--> Recognised
 //	                          --RecogniseNode--> RecognisedNode
 //
-// [PodRules] are the rules in the pods, by Istio 1.21 and later. [Recognise] looks for them in a
-// pod, and [RecogniseHost] for those that the same agents write on the host. [NodeRules] are those
-// of Istio 1.18 to 1.20, which capture on the node. [NodeState] is the file by which that agent
-// tells its plugin that the proxy is ready.
+// Istio 1.21 and later writes [PodRules] in the pods. [Recognise] looks for them in a pod, and
+// [RecogniseHost] for the rules that the same agents write on the host. Istio 1.18 to 1.20 writes
+// [NodeRules], which capture on the node, and [NodeState], the file that tells its plugin that the
+// proxy is ready.
 //
 // A node's agent that takes over such a node applies its own plans (package ambient), and removes
 // what was recognised without a difference. The plans of this package are for comparisons and

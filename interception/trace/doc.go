@@ -108,6 +108,6 @@
 // kernel's default settings. Trace does not ask for the neighbour at the other end of a link;
 // Follow does, but no rule sees its question.
 //
-// Bridges have no rules of their own and no settings that send their packets through those of IP
+// Bridges have no rules of their own, and do not send their packets through the rules of IP
 // (bridge-nf-call-iptables). MTUs are not modelled.
 package trace
