@@ -17,8 +17,21 @@ import (
 // Owner owns the rules of ambient mode, in the pods and on the host.
 const Owner interception.Owner = "istio-ambient"
 
+// The values of [Config.Mode].
+const (
+	ModeInPod = "in-pod"
+	ModeNode  = "node"
+)
+
 // Config are the settings of ambient mode. The zero value has Istio's defaults without DNS capture.
 type Config struct {
+	// Mode is where pods are captured: "in-pod", in their own namespaces, or "node", in the node's.
+	// Empty is in-pod. With node, Closed is as in-pod, existing connections stay as they are, and
+	// DrainTimeout and NoBranches have no effect.
+	Mode string `json:"mode,omitempty"`
+	// Way is the kind of the wires between the node's namespace and the proxy's: "veth" or "vxlan".
+	// Empty is veth. It is for Mode node alone.
+	Way string `json:"way,omitempty"`
 	// Selectors select the pods, as [ambient.ParseSelectors] reads them; Istio's if empty.
 	Selectors json.RawMessage `json:"selectors,omitempty"`
 	// ExcludeNamespaces are the namespaces whose pods are left alone.
@@ -55,15 +68,62 @@ func Parse(text string) (Config, error) {
 		err = errors.New("there is something after the object")
 	}
 	if err == nil {
-		_, err = c.Policy()
-	}
-	if err == nil {
-		_, err = c.Drain()
+		err = c.Validate()
 	}
 	if err != nil {
 		return Config{}, fmt.Errorf("settings of ambient mode: %w", err)
 	}
 	return c, nil
+}
+
+// Validate returns an error if the settings contradict each other, or one of them is unknown or
+// cannot be read.
+func (c Config) Validate() error {
+	_, policy := c.Policy()
+	_, drain := c.Drain()
+	return errors.Join(policy, drain, c.validateMode())
+}
+
+func (c Config) validateMode() error {
+	_, known := ways()[c.Way]
+	switch {
+	case c.Mode != "" && c.Mode != ModeInPod && c.Mode != ModeNode:
+		return fmt.Errorf("mode is %q: set %q or %q", c.Mode, ModeInPod, ModeNode)
+	case !known:
+		return fmt.Errorf("way is %q: set %q or %q", c.Way, ambient.WayVeth, ambient.WayVXLAN)
+	case c.OnNode():
+		return c.validateOnNode()
+	case c.Way != "":
+		return fmt.Errorf("way is %q, which is for mode %q alone: remove it, or set that mode", c.Way, ModeNode)
+	}
+	return nil
+}
+
+// validateOnNode refuses what the capture in the node's namespace cannot do.
+func (c Config) validateOnNode() error {
+	fail := func(what string) error {
+		return fmt.Errorf("mode %q %s, or set mode %q", ModeNode, what, ModeInPod)
+	}
+	switch {
+	case c.ProxyNamespace == "":
+		return fail("needs the proxy's pod: set proxyNamespace")
+	case c.NoHost:
+		return fail("captures with the host's rules: remove noHost")
+	case c.CaptureExisting:
+		return fail("leaves the connections that a pod has as they are: remove captureExisting")
+	}
+	return nil
+}
+
+// OnNode reports whether the node's namespace captures the pods.
+func (c Config) OnNode() bool { return c.Mode == ModeNode }
+
+// ProxyWay returns the kind of the wires to the proxy, for mode node.
+func (c Config) ProxyWay() ambient.Way { return ways()[c.Way] }
+
+// ways are the values of Way.
+func ways() map[string]ambient.Way {
+	return map[string]ambient.Way{"": ambient.WayVeth, ambient.WayVeth.String(): ambient.WayVeth, ambient.WayVXLAN.String(): ambient.WayVXLAN}
 }
 
 // Policy returns which pods are enrolled.

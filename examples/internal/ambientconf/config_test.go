@@ -62,9 +62,36 @@ func TestParseRefuses(t *testing.T) {
 		`{"selectors":[{"podSelectors":{}}]}`: "podSelectors",
 		`{"drainTimeout":"soon"}`:             "soon",
 		`{"drainTimeout":"-1s"}`:              "above zero",
+		`{"mode":"pod"}`:                      `set "in-pod" or "node"`,
+		`{"way":"geneve"}`:                    `set "veth" or "vxlan"`,
+		`{"way":"veth"}`:                      `for mode "node" alone`,
+		`{"mode":"in-pod","way":"vxlan"}`:     `for mode "node" alone`,
+		`{"mode":"node"}`:                     "set proxyNamespace",
+		`{"mode":"node","proxyNamespace":"mesh","noHost":true}`:          "remove noHost",
+		`{"mode":"node","proxyNamespace":"mesh","captureExisting":true}`: "remove captureExisting",
+		`{"mode":"node","proxyNamespace":"mesh","way":"geneve"}`:         `set "veth" or "vxlan"`,
 	} {
 		if _, err := ambientconf.Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %q", text, err, want)
+		}
+	}
+}
+
+func TestMode(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]struct {
+		onNode bool
+		way    ambient.Way
+	}{
+		`{}`:                {false, ambient.WayVeth},
+		`{"mode":"in-pod"}`: {false, ambient.WayVeth},
+		`{"mode":"node","proxyNamespace":"mesh"}`:                                                      {true, ambient.WayVeth},
+		`{"mode":"node","way":"veth","proxyNamespace":"mesh"}`:                                         {true, ambient.WayVeth},
+		`{"mode":"node","way":"vxlan","proxyNamespace":"mesh","noBranches":true,"drainTimeout":"20s"}`: {true, ambient.WayVXLAN},
+	} {
+		c, err := ambientconf.Parse(text)
+		if err != nil || c.OnNode() != want.onNode || c.ProxyWay() != want.way {
+			t.Errorf("%s: on the node %t by %s, %v, want %t by %s", text, c.OnNode(), c.ProxyWay(), err, want.onNode, want.way)
 		}
 	}
 }
