@@ -64,8 +64,8 @@ func TestProxyIsReplaced(t *testing.T) {
 	}
 }
 
-// load makes one connection of a pod after the other until end is called, and counts those that have
-// ended.
+// load makes one connection of a pod after the other until end is called, and counts those that
+// have ended.
 func (n *node) load(pod ambient.Pod) (made *atomic.Int64, end func()) {
 	n.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
