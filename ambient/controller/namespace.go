@@ -40,8 +40,8 @@ func (c *Controller) connect() error {
 			}
 			return events, err
 		},
-	}, func(o metav1.ObjectMeta) runtime.Object { return &metav1.PartialObjectMetadata{ObjectMeta: o} })
-	if err := errors.Join(c.namespaces.SetTransform(strip), c.namespaces.SetWatchErrorHandlerWithContext(c.failed)); err != nil {
+	}, &metav1.PartialObjectMetadata{}, strip)
+	if err := c.namespaces.SetWatchErrorHandlerWithContext(c.failed); err != nil {
 		return fmt.Errorf("make an informer of namespaces: %w", err)
 	}
 	return nil

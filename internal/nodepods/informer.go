@@ -79,9 +79,5 @@ func NewInformer(client cache.Getter, s Selection) (cache.SharedIndexInformer, e
 			o.LabelSelector = s.Labels.String()
 		}
 	})
-	informer := NewSteadyInformer(pods, func(o metav1.ObjectMeta) runtime.Object { return &Object{ObjectMeta: o} })
-	if err := informer.SetTransform(stripper{s.Keep}.strip); err != nil {
-		return nil, fmt.Errorf("make an informer: %w", err)
-	}
-	return informer, nil
+	return NewSteadyInformer(pods, &Object{}, stripper{s.Keep}.strip), nil
 }
