@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/ambient/zds"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
@@ -133,18 +134,14 @@ type Agent struct {
 	rush    rush
 	stopped chan struct{} // closed when Run ends
 
-	mu         sync.Mutex
-	pods       map[string]ambient.Pod // by UID
-	namespaces map[string]ambient.Namespace
-	complete   bool               // the feed has told of all
-	fresh      bool               // the journal was empty, and the proxy is not served yet
-	told       chan struct{}      // closed when the feed has told of all
-	changed    chan struct{}      // closed at the next change of anything above
-	machines   map[string]bool    // the pods that are virtual machines, by UID
-	workers    map[string]*worker // by UID
-	start      func(*worker)      // nil unless Run runs
-	withdrawn  withdrawn
-	retired    chan struct{} // closed when a worker has retired
+	mu       sync.Mutex
+	roster   roster.Roster
+	fresh    bool               // the journal was empty, and the proxy is not served yet
+	told     chan struct{}      // closed when the feed has told of all
+	machines map[string]bool    // the pods that are virtual machines, by UID
+	workers  map[string]*worker // by UID
+	start    func(*worker)      // nil unless Run runs
+	retired  chan struct{}      // closed when a worker has retired
 }
 
 // New listens on the proxy's socket, and reads the journal. The caller then calls [Agent.Run]: a
@@ -161,10 +158,9 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 		o.Observe = func(Pod) {}
 	}
 	a := &Agent{
-		options: o, slots: make(chan struct{}, o.Parallel), urgent: make(chan struct{}, o.Parallel), pods: map[string]ambient.Pod{},
-		namespaces: map[string]ambient.Namespace{}, changed: make(chan struct{}), workers: map[string]*worker{}, machines: map[string]bool{},
-		stopped: make(chan struct{}), told: make(chan struct{}),
-		retired: make(chan struct{}), withdrawn: withdrawn{uids: map[string]bool{}},
+		options: o, slots: make(chan struct{}, o.Parallel), urgent: make(chan struct{}, o.Parallel), roster: roster.New(),
+		workers: map[string]*worker{}, machines: map[string]bool{}, stopped: make(chan struct{}), told: make(chan struct{}),
+		retired: make(chan struct{}),
 	}
 	a.sets, a.search.finder = sets{options: &a.options, changed: make(chan struct{}, 1), former: map[netip.Addr][]string{}}, o.Finder
 	a.sets.upstream.failures = upkeep.Failures()
@@ -250,7 +246,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.start(w)
 	}
 	a.mu.Unlock()
-	err := a.follow(watching)
+	err := roster.Follow(watching, a.options.Feed, a.learn)
 	a.mu.Lock()
 	a.start = nil
 	a.mu.Unlock()

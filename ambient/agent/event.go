@@ -6,33 +6,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
-	"slices"
 
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podnetns"
 )
 
 // ErrUnknownPod is wrapped by the error of [Agent.Enrol] if the feed has not told of the pod, or of
 // its namespace, in time. [Agent.Withdraw] does not wait for the feed.
-var ErrUnknownPod = errors.New("the agent has not heard of the pod: see whether it reaches the API server")
+var ErrUnknownPod = roster.ErrUnknownPod
 
 // ErrStopped is wrapped by the errors of [Agent.Enrol] and [Agent.Withdraw] if [Agent.Run] does not
 // run any more. For Enrol it also means that Run has not begun.
-var ErrStopped = errors.New("the agent does not run")
+var ErrStopped = roster.ErrStopped
 
 // ErrReplaced is wrapped by the error of [Agent.Enrol] if another namespace was handed over for the
 // pod before it was enrolled in this one.
-var ErrReplaced = errors.New("the pod has another network namespace since")
+var ErrReplaced = roster.ErrReplaced
 
 // event is a pod's namespace that the plugin has handed over.
 type event struct {
+	roster.Fate
+
 	pod       podnetns.Pod
 	namespace *interception.Netns
-	settled   chan struct{} // closed when the pod is as wanted
-	replaced  chan struct{} // closed when another namespace takes the place of this one
-	ended     chan struct{} // closed when the runtime has ended the sandbox
 }
 
 // handed is what the plugin tells a worker: an event or a departure.
@@ -72,80 +70,29 @@ func (a *Agent) Enrol(ctx context.Context, pod podnetns.Pod, file *os.File) (int
 	if err != nil {
 		return decision, errors.Join(err, namespace.Close())
 	}
-	e := &event{
-		pod: pod, namespace: namespace, settled: make(chan struct{}), replaced: make(chan struct{}), ended: make(chan struct{}),
-	}
+	e := &event{pod: pod, namespace: namespace, Fate: roster.NewFate()}
 	if !a.hand(e) {
 		return decision, errors.Join(fmt.Errorf("enrol pod %s: %w", pod, ErrStopped), namespace.Close())
 	}
-	return a.outcome(ctx, e)
+	return a.outcome(ctx, decision, e)
 }
 
 // outcome waits for what becomes of an event.
-func (a *Agent) outcome(ctx context.Context, e *event) (decision interception.Decision, err error) {
+func (a *Agent) outcome(ctx context.Context, decision interception.Decision, e *event) (interception.Decision, error) {
 	pod := e.pod
-	select {
-	case <-e.settled:
-		decision, err = a.awaitDecision(ctx, &pod)
-		if err == nil && decision.Reason == ReasonVirtualMachine {
-			err = machineError(pod)
-		}
+	if err := e.Await(ctx, pod, a.stopped, a.unfinished); err != nil {
 		return decision, err
-	case <-e.replaced:
-		return decision, fmt.Errorf("enrol pod %s: %w", pod, ErrReplaced)
-	case <-e.ended:
-		return decision, fmt.Errorf("enrol pod %s: %w", pod, ErrEnded)
-	case <-a.stopped:
-		return decision, fmt.Errorf("enrol pod %s: %w", pod, ErrStopped)
-	case <-ctx.Done():
-		return decision, a.unfinished(ctx, pod)
 	}
+	decision, err := a.awaitDecision(ctx, &pod)
+	if err == nil && decision.Reason == ReasonVirtualMachine {
+		err = machineError(pod)
+	}
+	return decision, err
 }
 
 // awaitDecision waits until the feed has told enough about a pod to decide. It sets the pod's UID.
 func (a *Agent) awaitDecision(ctx context.Context, pod *podnetns.Pod) (interception.Decision, error) {
-	for {
-		a.mu.Lock()
-		uid := a.uidOf(*pod)
-		decision, known := a.decide(uid)
-		if uid != "" {
-			pod.UID = uid
-		}
-		changed := a.changed
-		a.mu.Unlock()
-		if known {
-			return decision, nil
-		}
-		select {
-		case <-changed:
-		case <-a.stopped:
-			return decision, fmt.Errorf("enrol pod %s: %w", pod, ErrStopped)
-		case <-ctx.Done():
-			return decision, fmt.Errorf("enrol pod %s: %w: %w", pod, ErrUnknownPod, context.Cause(ctx))
-		}
-	}
-}
-
-// uidOf returns the UID by which the feed tells of a pod. It is that of the pod, or of its mirror
-// if it is static. A pod without UID is that of its name. It is "" if none is known, or none that
-// may have the addresses. The caller holds mu.
-func (a *Agent) uidOf(pod podnetns.Pod) string {
-	if _, told := a.pods[pod.UID]; told {
-		return pod.UID
-	}
-	for uid, known := range a.pods {
-		if known.Namespace != pod.Namespace || known.Name != pod.Name {
-			continue
-		}
-		if pod.UID != "" && RuntimeUID(known.Pod) == pod.UID {
-			return uid
-		}
-		if pod.UID == "" && !known.Finished() &&
-			!slices.ContainsFunc(known.Addresses, func(ip netip.Addr) bool { return !slices.Contains(pod.IPs, ip) }) {
-			return uid
-		}
-	}
-	return ""
+	return a.roster.AwaitDecision(ctx, &a.mu, a.stopped, pod, a.decide)
 }
 
 // hand gives an event to the worker of the pod. It reports whether the agent runs.
@@ -169,17 +116,13 @@ func (a *Agent) hand(e *event) bool {
 }
 
 // unfinished says how far a pod is.
-func (a *Agent) unfinished(ctx context.Context, pod podnetns.Pod) error {
+func (a *Agent) unfinished(pod podnetns.Pod, cause error) error {
 	a.mu.Lock()
 	w := a.workers[pod.UID]
 	a.mu.Unlock()
-	cause := context.Cause(ctx)
-	if w == nil {
-		return fmt.Errorf("enrol pod %s: %w", pod, cause)
+	var status Pod
+	if w != nil {
+		status = w.current()
 	}
-	status := w.current()
-	if status.Err == nil {
-		return fmt.Errorf("enrol pod %s: step %q is not done: %w", pod, status.Step, cause)
-	}
-	return fmt.Errorf("enrol pod %s: step %q: %w: %w", pod, status.Step, status.Err, cause)
+	return roster.Unfinished(pod, status.Step, status.Err, cause)
 }

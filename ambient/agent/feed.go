@@ -4,9 +4,7 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
-	"reflect"
 	"slices"
 
 	"github.com/meshcni/meshcni/ambient"
@@ -21,29 +19,21 @@ type Feed interface {
 	Next(ctx context.Context) (ambient.Change, error)
 }
 
-// follow takes over what the feed tells.
-func (a *Agent) follow(ctx context.Context) error {
-	for {
-		change, err := a.options.Feed.Next(ctx)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err != nil {
-			return fmt.Errorf("feed of the node's pods: %w", err)
-		}
-		a.learn(change)
-	}
-}
-
 // learn changes what is known, and wakes the workers that it concerns. What is told again without a
 // change concerns none.
 func (a *Agent) learn(change ambient.Change) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	concerned := a.update(change)
-	begun := change.Complete && !a.complete
+	concerned, times := a.roster.Update(change, func(ambient.Pod) {})
+	for of, n := range times {
+		a.options.count(CountChange, of, n)
+	}
+	for _, uid := range change.Gone {
+		delete(a.machines, uid)
+	}
+	begun := change.Complete && !a.roster.Complete
 	if begun {
-		a.complete = true
+		a.roster.Complete = true
 		for uid := range a.workers {
 			concerned[uid] = true
 		}
@@ -58,8 +48,7 @@ func (a *Agent) learn(change ambient.Change) {
 		a.clearSetsLocked()
 		a.sets.nudge() // to remove members without an owner
 	}
-	close(a.changed)
-	a.changed = make(chan struct{})
+	a.roster.News()
 	a.sets.nudgeToTakeOver()
 }
 
@@ -75,12 +64,12 @@ func (a *Agent) tidySets(lost []string, strange []netip.Addr) (remove []netip.Ad
 		}
 	}
 	a.clearSetsLocked()
-	if !a.complete || a.start == nil {
+	if !a.roster.Complete || a.start == nil {
 		return nil
 	}
 	return slices.DeleteFunc(strange, func(address netip.Addr) bool {
 		for uid := range a.workers { // each takes its own address over
-			if slices.Contains(a.pods[uid].Addresses, address) {
+			if slices.Contains(a.roster.Pods[uid].Addresses, address) {
 				return true
 			}
 		}
@@ -91,7 +80,7 @@ func (a *Agent) tidySets(lost []string, strange []netip.Addr) (remove []netip.Ad
 // clearSetsLocked removes the members of pods that have no worker from the host's sets, once the
 // feed is complete: their records were lost. The caller holds mu.
 func (a *Agent) clearSetsLocked() {
-	if !a.complete || a.start == nil {
+	if !a.roster.Complete || a.start == nil {
 		return
 	}
 	for uid := range a.sets.uids() {
@@ -102,61 +91,13 @@ func (a *Agent) clearSetsLocked() {
 	}
 }
 
-// update notes namespaces and pods, and returns the UIDs of the pods that this concerns. The caller
-// holds mu.
-func (a *Agent) update(change ambient.Change) map[string]bool {
-	concerned, added, updated, gone := map[string]bool{}, 0, 0, 0
-	for _, namespace := range change.Namespaces {
-		if replaces(a.namespaces, namespace.Name, namespace) {
-			for uid, pod := range a.pods {
-				if pod.Namespace == namespace.Name {
-					concerned[uid] = true
-				}
-			}
-		}
-	}
-	for _, pod := range change.Pods {
-		_, known := a.pods[pod.UID]
-		switch is := replaces(a.pods, pod.UID, pod); {
-		case !is:
-			continue
-		case known:
-			updated++
-		default:
-			added++
-		}
-		concerned[pod.UID] = true
-	}
-	for _, uid := range change.Gone {
-		if _, known := a.pods[uid]; known {
-			gone++
-		}
-		delete(a.pods, uid)
-		delete(a.withdrawn.uids, uid)
-		delete(a.machines, uid)
-		concerned[uid] = true
-	}
-	for of, times := range map[string]int{"add": added, "update": updated, "delete": gone} {
-		a.options.count(CountChange, of, times)
-	}
-	return concerned
-}
-
-// replaces puts an object among those that are known, and reports whether it was not there or has
-// changed.
-func replaces[T any](known map[string]T, key string, object T) bool {
-	former, is := known[key]
-	known[key] = object
-	return !is || !reflect.DeepEqual(former, object)
-}
-
 // wake wakes the worker of a pod. A pod that is wanted gets one. The caller holds mu.
 func (a *Agent) wake(uid string) {
 	if w := a.workers[uid]; w != nil {
 		w.nudge()
 		return
 	}
-	if decision, known := a.decide(uid); known && decision.Capture && !a.pods[uid].Finished() && a.start != nil {
+	if decision, known := a.decide(uid); known && decision.Capture && !a.roster.Pods[uid].Finished() && a.start != nil {
 		a.employLocked(uid, func(*worker) {})
 	}
 }
@@ -177,7 +118,7 @@ func (a *Agent) released(uid string, addresses []netip.Addr) {
 	defer a.mu.Unlock()
 	shared := func(address netip.Addr) bool { return slices.Contains(addresses, address) }
 	for other, w := range a.workers {
-		if other != uid && slices.ContainsFunc(a.pods[other].Addresses, shared) {
+		if other != uid && slices.ContainsFunc(a.roster.Pods[other].Addresses, shared) {
 			w.nudge()
 		}
 	}
@@ -186,33 +127,15 @@ func (a *Agent) released(uid string, addresses []netip.Addr) {
 // decide decides about a pod, if it and its namespace are known. A pod that was withdrawn by
 // command is not enrolled, nor is one that is a virtual machine. The caller holds mu.
 func (a *Agent) decide(uid string) (decision interception.Decision, known bool) {
-	pod, known := a.pods[uid]
-	namespace, both := a.namespaces[pod.Namespace]
-	if known = known && both; known {
-		decision = ambient.Enrolled(pod, namespace, a.options.Policy)
-	}
-	if decision.Capture && a.withdrawn.has(uid) || !known && a.withdrawn.all {
-		return interception.Decision{Reason: ReasonWithdrawn}, true
-	}
-	if decision.Capture && a.machines[uid] {
+	if decision, known = a.roster.Decide(uid, a.options.Policy); decision.Capture && a.machines[uid] {
 		return interception.Decision{Reason: ReasonVirtualMachine, Detail: "interface " + machineInterface, OfPod: true}, true
 	}
 	return decision, known
 }
 
-// wanted returns what is wanted of a pod, and the pod. It is not known as long as the feed may
-// still tell of the pod or of its namespace.
+// wanted returns what is wanted of a pod, and the pod, as [roster.Roster.Wanted] does.
 func (a *Agent) wanted(uid string) (wanted ambient.Wanted, pod ambient.Pod, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	pod, told := a.pods[uid]
-	withdrawn := a.withdrawn.has(uid)
-	if !told {
-		return ambient.Wanted{Gone: !withdrawn || a.complete}, pod, withdrawn || a.complete
-	}
-	if pod.Finished() {
-		return ambient.Wanted{Gone: true}, pod, true
-	}
-	decision, known := a.decide(uid)
-	return ambient.Wanted{Enrolled: decision.Capture, Closed: a.options.Closed}, pod, known || withdrawn
+	return a.roster.Wanted(uid, a.options.Closed, a.decide)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/ambient/zds"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
@@ -137,7 +138,7 @@ func TestStaticPodWithoutFeed(t *testing.T) {
 	n := newNode(t)
 	pod := n.pod("of-the-runtime")
 	mirror := object("a")
-	mirror.Annotations = map[string]string{mirrorAnnotation: "of-the-runtime"}
+	mirror.Annotations = map[string]string{roster.MirrorAnnotation: "of-the-runtime"}
 	first, end := n.run()
 	n.proxy()
 	n.feed <- told(mirror)

@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -12,13 +11,14 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podnetns"
 )
 
 // ErrEnded is wrapped by the error of [Agent.Enrol] if the container runtime has ended the pod's
 // sandbox before the pod was enrolled in it.
-var ErrEnded = errors.New("the container runtime has ended the pod's sandbox")
+var ErrEnded = roster.ErrEnded
 
 // Leave gives a sandbox up that the container runtime ends: its addresses leave the host's sets,
 // the proxy forgets the pod, and the agent closes the namespace and forgets the record. It reports
@@ -68,7 +68,7 @@ func (a *Agent) depart(pod podnetns.Pod, netns interception.NetnsID) (asked []*d
 		return nil, ErrStopped
 	}
 	for uid, w := range a.workers {
-		names, known := w.current(), a.pods[uid]
+		names, known := w.current(), a.roster.Pods[uid]
 		named := names.Namespace == pod.Namespace && names.Name == pod.Name || known.Namespace == pod.Namespace && known.Name == pod.Name
 		if uid == pod.UID || named {
 			d := &departure{pod: pod, netns: netns, done: make(chan struct{})}
@@ -120,7 +120,7 @@ func (w *worker) takeDeparture(ctx context.Context, d *departure) error {
 		own.ended = time.Now()
 		w.ended, d.held = &own, true
 		for _, e := range w.waiting {
-			close(e.ended)
+			close(e.Ended)
 		}
 		w.waiting, w.event, w.plan, w.container = nil, nil, nil, ""
 	}

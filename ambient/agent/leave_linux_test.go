@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/interception/podnetns"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
@@ -206,7 +207,7 @@ func TestDeparturesInOrder(t *testing.T) {
 	w := newWorker(a, "a")
 	ended := []*departure{}
 	begin := func(pod *sandboxtest.Pod, container string) *event {
-		e := &event{pod: sandboxOf(container), namespace: pod.Netns, settled: make(chan struct{}), replaced: make(chan struct{}), ended: make(chan struct{})}
+		e := &event{pod: sandboxOf(container), namespace: pod.Netns, Fate: roster.NewFate()}
 		w.hand(handed{event: e})
 		return e
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
@@ -104,7 +105,7 @@ func TestStaticPodByTheRuntimesUID(t *testing.T) {
 	a, _ := n.run()
 	n.proxy()
 	mirror := object("a")
-	mirror.Annotations = map[string]string{mirrorAnnotation: "of-the-runtime"}
+	mirror.Annotations = map[string]string{roster.MirrorAnnotation: "of-the-runtime"}
 	n.feed <- told(mirror)
 	file, err := os.Open(pod.Path())
 	if err != nil {

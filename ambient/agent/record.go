@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/ambient/zds"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/internal/version"
@@ -94,7 +95,7 @@ func (w *worker) notes(leaving bool) notes {
 	if w.pod.UID == "" {
 		return now
 	}
-	now.account, now.runtime = w.pod.ServiceAccount, RuntimeUID(w.pod.Pod)
+	now.account, now.runtime = w.pod.ServiceAccount, roster.RuntimeUID(w.pod.Pod)
 	if known := w.addresses(); len(known) > 0 {
 		now.addresses = slices.SortedFunc(slices.Values(known), netip.Addr.Compare)
 	}

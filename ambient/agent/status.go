@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/ambient/zds"
 	"github.com/meshcni/meshcni/interception"
 )
@@ -47,9 +48,9 @@ func (a *Agent) Status(uids ...string) Status {
 	asked := func(uid string) bool { return len(uids) == 0 || slices.Contains(uids, uid) }
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	status := Status{Complete: a.complete, Withdrawn: a.withdrawn.all, Proxy: a.server.Status()}
-	for uid, pod := range a.pods {
-		of := RuntimeUID(pod.Pod)
+	status := Status{Complete: a.roster.Complete, Withdrawn: a.roster.Withdrawn.All, Proxy: a.server.Status()}
+	for uid, pod := range a.roster.Pods {
+		of := roster.RuntimeUID(pod.Pod)
 		if !asked(uid) && !asked(of) {
 			continue
 		}
@@ -68,7 +69,7 @@ func (a *Agent) Status(uids ...string) Status {
 		status.Pods = append(status.Pods, one)
 	}
 	for uid, w := range a.workers {
-		if _, told := a.pods[uid]; !told && asked(uid) {
+		if _, told := a.roster.Pods[uid]; !told && asked(uid) {
 			status.Pods = append(status.Pods, PodStatus{Pod: w.current()})
 		}
 	}

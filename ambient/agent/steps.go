@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/ambient/zds"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podnetns"
@@ -124,7 +125,7 @@ func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event)
 		return e.namespace.Close()
 	}
 	for _, former := range w.waiting {
-		close(former.replaced)
+		close(former.Replaced)
 	}
 	if w.waiting, w.event = []*event{e}, e; !recorded {
 		w.plan = nil
@@ -158,8 +159,8 @@ func (w *worker) open(ctx context.Context) error {
 		return err
 	}
 	found, err := w.agent.search.find(ctx, podnetns.Pod{
-		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: cmp.Or(RuntimeUID(w.pod.Pod), w.noted.runtime, w.uid), HostNetwork: w.pod.HostNetwork,
-		IPs: addresses,
+		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: cmp.Or(roster.RuntimeUID(w.pod.Pod), w.noted.runtime, w.uid),
+		HostNetwork: w.pod.HostNetwork, IPs: addresses,
 	})
 	if err != nil {
 		return err

@@ -49,10 +49,10 @@ func (o *Options) removeHostSets(ctx context.Context) error {
 func (a *Agent) allInSets() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.complete {
+	if !a.roster.Complete {
 		return false
 	}
-	for uid, pod := range a.pods {
+	for uid, pod := range a.roster.Pods {
 		decision, known := a.decide(uid)
 		if pod.Finished() || known && !decision.Capture && a.workers[uid] == nil { // one that leaves has a worker
 			continue

@@ -18,7 +18,7 @@ func (a *Agent) takeUnwantedLocked() {
 	if len(a.options.TakeOver) == 0 || a.start == nil {
 		return
 	}
-	for uid, pod := range a.pods {
+	for uid, pod := range a.roster.Pods {
 		decision, known := a.decide(uid)
 		enrolled := ambient.Status(pod.Annotations[a.options.Vocabulary.Status]) != ambient.NoStatus && !pod.HostNetwork && !pod.Finished()
 		if enrolled && known && !decision.Capture && a.workers[uid] == nil {

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 )
 
 // ReasonWithdrawn is the reason of a decision about a pod that a selector matches, and that
 // [Agent.Withdraw] has taken out of the mesh.
-const ReasonWithdrawn interception.Reason = "withdrawn"
+const ReasonWithdrawn = roster.ReasonWithdrawn
 
 // ErrReadmitted is wrapped by the error of [Agent.Withdraw] if [Agent.Readmit] was called before
 // the pods were out of the mesh.
@@ -44,15 +44,6 @@ func (e *LeftError) Error() string {
 
 // Unwrap returns the cause.
 func (e *LeftError) Unwrap() error { return e.Cause }
-
-// withdrawn are the pods that were taken out of the mesh by command. The agent's mu guards it.
-type withdrawn struct {
-	all      bool
-	uids     map[string]bool
-	readmits int // how many there have been
-}
-
-func (w withdrawn) has(uid string) bool { return w.all || w.uids[uid] }
 
 // Withdraw takes pods out of the mesh, or all pods of the node if no UID is given. Each is treated
 // as if no selector matched it: its connections are drained, the proxy forgets it, and its rules
@@ -117,24 +108,23 @@ func (w *withdrawal) begin() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, uid := range w.uids {
-		pod, told := a.pods[uid]
+		pod, told := a.roster.Pods[uid]
 		if !told && a.workers[uid] == nil {
 			return fmt.Errorf("pod %s: %w", uid, ErrUnknownPod)
 		}
 		w.pods[uid] = Pod{UID: uid, Namespace: pod.Namespace, Name: pod.Name}
 	}
-	w.readmits = a.withdrawn.readmits
-	a.withdrawn.all = a.withdrawn.all || len(w.uids) == 0
+	w.readmits = a.roster.Withdrawn.Readmits
+	a.roster.Withdrawn.All = a.roster.Withdrawn.All || len(w.uids) == 0
 	for _, uid := range w.uids {
-		a.withdrawn.uids[uid] = true
+		a.roster.Withdrawn.UIDs[uid] = true
 	}
 	for uid, worker := range a.workers {
-		if a.withdrawn.has(uid) {
+		if a.roster.Withdrawn.Has(uid) {
 			worker.nudge()
 		}
 	}
-	close(a.changed)
-	a.changed = make(chan struct{})
+	a.roster.News()
 	return nil
 }
 
@@ -144,7 +134,7 @@ func (w *withdrawal) look() (left, out []Pod, changed <-chan struct{}, err error
 	a := w.agent
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.withdrawn.readmits != w.readmits {
+	if a.roster.Withdrawn.Readmits != w.readmits {
 		return nil, nil, nil, ErrReadmitted
 	}
 	for uid, worker := range a.workers {
@@ -179,7 +169,7 @@ func (w *withdrawal) clearHost(ctx context.Context) error {
 		return fmt.Errorf("remove the host's rules: %w", err)
 	}
 	a.mu.Lock()
-	readmitted := a.withdrawn.readmits != w.readmits
+	readmitted := a.roster.Withdrawn.Readmits != w.readmits
 	a.mu.Unlock()
 	if readmitted { // while the rules were removed
 		a.resume()
@@ -192,7 +182,7 @@ func (w *withdrawal) clearHost(ctx context.Context) error {
 // enrolled again.
 func (a *Agent) Readmit() {
 	a.mu.Lock()
-	a.withdrawn = withdrawn{uids: map[string]bool{}, readmits: a.withdrawn.readmits + 1}
+	a.roster.Readmit()
 	close(a.retired) // those who wait for the withdrawal look again
 	a.retired = make(chan struct{})
 	a.mu.Unlock()
@@ -204,7 +194,7 @@ func (a *Agent) resume() {
 	a.sets.resume()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for uid := range a.pods {
+	for uid := range a.roster.Pods {
 		a.wake(uid)
 	}
 }

@@ -399,7 +399,7 @@ func (w *worker) doubt(wanted ambient.Wanted, step ambient.Step) {
 // settle tells those who have handed the namespace over that the pod is as wanted.
 func (w *worker) settle() {
 	for _, e := range w.waiting {
-		close(e.settled)
+		close(e.Settled)
 	}
 	w.waiting = nil
 }

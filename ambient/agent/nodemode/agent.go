@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/internal/notice"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
@@ -29,16 +30,13 @@ type Agent struct {
 
 	mu         sync.Mutex
 	running    bool
-	pods       map[string]ambient.Pod // by UID
-	namespaces map[string]ambient.Namespace
-	complete   bool          // the feed has told of all
-	changed    chan struct{} // closed at the next change of anything above
+	roster     roster.Roster
 	entries    map[string]*entry
 	urgent     []*entry             // the plugin waits for them
 	due        map[*entry]time.Time // when to look at them
 	hostDue    time.Time            // when to look at the host; zero if there is no reason to
-	withdrawn  withdrawn
-	retired    chan struct{} // closed when an entry is gone, or the host was cleared
+	bare       bool                 // all pods were withdrawn, and nothing of the agent is on the host any more
+	retired    chan struct{}        // closed when an entry is gone, or the host was cleared
 	proxyState proxyState
 }
 
@@ -57,9 +55,9 @@ func New(o Options) (*Agent, error) {
 		return fail(err)
 	}
 	a := &Agent{
-		options: o, nudged: make(chan struct{}, 1), stopped: make(chan struct{}), pods: map[string]ambient.Pod{},
-		namespaces: map[string]ambient.Namespace{}, changed: make(chan struct{}), entries: map[string]*entry{}, due: map[*entry]time.Time{},
-		withdrawn: withdrawn{uids: map[string]bool{}}, retired: make(chan struct{}), hostDue: time.Now(),
+		options: o, nudged: make(chan struct{}, 1), stopped: make(chan struct{}), roster: roster.New(),
+		entries: map[string]*entry{}, due: map[*entry]time.Time{},
+		retired: make(chan struct{}), hostDue: time.Now(),
 		failures: upkeep.Series{First: 50 * time.Millisecond, Most: o.ListenerRound, Calm: time.Minute},
 	}
 	a.host.o = &a.options
@@ -106,7 +104,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { unwatched(a.notice(watching)) })
 	parts.Go(func() { a.loop(ctx) })
-	err := a.follow(watching)
+	err := roster.Follow(watching, a.options.Feed, a.learn)
 	a.mu.Lock()
 	a.running = false
 	a.mu.Unlock()
@@ -253,12 +251,6 @@ func (a *Agent) nudgeLocked() {
 	}
 }
 
-// newsLocked tells those who wait for the feed. The caller holds mu.
-func (a *Agent) newsLocked() {
-	close(a.changed)
-	a.changed = make(chan struct{})
-}
-
 // retireLocked tells those who wait for a withdrawal. The caller holds mu.
 func (a *Agent) retireLocked() {
 	close(a.retired)
@@ -269,8 +261,8 @@ func (a *Agent) retireLocked() {
 func (a *Agent) told(uid string) (pod ambient.Pod, told, complete bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	pod, told = a.pods[uid]
-	return pod, told, a.complete
+	pod, told = a.roster.Pods[uid]
+	return pod, told, a.roster.Complete
 }
 
 // isStatus reports whether a text is one that the agent writes as a status.

@@ -128,7 +128,7 @@ func (h *host) isReplaced(ctx context.Context, i int, pod ambient.Pod) bool {
 func (a *Agent) candidates() (ready, present []ambient.Pod, complete bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, pod := range a.pods {
+	for _, pod := range a.roster.Pods {
 		if !a.options.Policy.IsProxy(pod) || pod.Finished() {
 			continue
 		}
@@ -146,7 +146,7 @@ func (a *Agent) candidates() (ready, present []ambient.Pod, complete bool) {
 		}
 		return 1
 	})
-	return ready, present, a.complete
+	return ready, present, a.roster.Complete
 }
 
 // change makes a proxy the one that gets new connections: first it has interfaces and routes, and
@@ -194,7 +194,7 @@ func (a *Agent) set(ctx context.Context, proxies ...*proxy) error {
 	for _, uid := range lost {
 		a.wakeLocked(uid)
 	}
-	if a.complete { // members of pods that are gone
+	if a.roster.Complete { // members of pods that are gone
 		for _, uid := range a.host.members.pods() {
 			if a.entries[uid] == nil {
 				a.wakeLocked(uid)
@@ -212,12 +212,12 @@ func (a *Agent) set(ctx context.Context, proxies ...*proxy) error {
 // strangeLocked returns the members without an owner that are no pod's, once the feed is complete.
 // A pod that is enrolled takes its own over. The caller holds mu.
 func (a *Agent) strangeLocked() []netip.Addr {
-	if !a.complete {
+	if !a.roster.Complete {
 		return nil
 	}
 	return slices.DeleteFunc(a.host.members.of(""), func(address netip.Addr) bool {
 		for uid := range a.entries {
-			if slices.Contains(a.pods[uid].Addresses, address) {
+			if slices.Contains(a.roster.Pods[uid].Addresses, address) {
 				return true
 			}
 		}

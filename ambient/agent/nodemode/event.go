@@ -11,16 +11,16 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podnetns"
 )
 
 // event is a pod's sandbox that the plugin has told of.
 type event struct {
-	pod      podnetns.Pod
-	settled  chan struct{} // closed when the pod is as wanted
-	replaced chan struct{} // closed when another sandbox takes the place of this one
-	ended    chan struct{} // closed when the runtime has ended the sandbox
+	roster.Fate
+
+	pod podnetns.Pod
 	// former are the addresses that the feed told of the pod when the sandbox began. Until the feed
 	// tells of others, they belong to an earlier sandbox.
 	former []netip.Addr
@@ -61,65 +61,19 @@ func (a *Agent) Enrol(ctx context.Context, pod podnetns.Pod, file *os.File) (int
 	if len(pod.IPs) == 0 {
 		return decision, fmt.Errorf("enrol pod %s: %w: the plugin tells of none", pod, ErrAddress)
 	}
-	e := &event{pod: pod, settled: make(chan struct{}), replaced: make(chan struct{}), ended: make(chan struct{})}
+	e := &event{pod: pod, Fate: roster.NewFate()}
 	if !a.hand(pod.UID, handed{event: e}, true) {
 		return decision, fmt.Errorf("enrol pod %s: %w", pod, agent.ErrStopped)
 	}
-	select {
-	case <-e.settled:
-		return a.awaitDecision(ctx, &pod)
-	case <-e.replaced:
-		return decision, fmt.Errorf("enrol pod %s: %w", pod, agent.ErrReplaced)
-	case <-e.ended:
-		return decision, fmt.Errorf("enrol pod %s: %w", pod, agent.ErrEnded)
-	case <-a.stopped:
-		return decision, fmt.Errorf("enrol pod %s: %w", pod, agent.ErrStopped)
-	case <-ctx.Done():
-		return decision, a.unfinished(pod, context.Cause(ctx))
+	if err := e.Await(ctx, pod, a.stopped, a.unfinished); err != nil {
+		return decision, err
 	}
+	return a.awaitDecision(ctx, &pod)
 }
 
 // awaitDecision waits until the feed has told enough about a pod to decide. It sets the pod's UID.
 func (a *Agent) awaitDecision(ctx context.Context, pod *podnetns.Pod) (interception.Decision, error) {
-	for {
-		a.mu.Lock()
-		uid := a.uidOfLocked(*pod)
-		decision, known := a.decideLocked(uid)
-		if uid != "" {
-			pod.UID = uid
-		}
-		changed := a.changed
-		a.mu.Unlock()
-		if known {
-			return decision, nil
-		}
-		select {
-		case <-changed:
-		case <-a.stopped:
-			return decision, fmt.Errorf("enrol pod %s: %w", pod, agent.ErrStopped)
-		case <-ctx.Done():
-			return decision, fmt.Errorf("enrol pod %s: %w: %w", pod, agent.ErrUnknownPod, context.Cause(ctx))
-		}
-	}
-}
-
-// uidOfLocked returns the UID by which the feed knows a pod: the pod's own UID, or its mirror's if
-// the pod is static. A pod without a UID is found by its name, unless the feed tells of other
-// addresses. The UID is "" if the feed knows no such pod. The caller holds mu.
-func (a *Agent) uidOfLocked(pod podnetns.Pod) string {
-	if _, told := a.pods[pod.UID]; told {
-		return pod.UID
-	}
-	for uid, known := range a.pods {
-		if known.Namespace != pod.Namespace || known.Name != pod.Name {
-			continue
-		}
-		elsewhere := slices.ContainsFunc(known.Addresses, func(own netip.Addr) bool { return !slices.Contains(pod.IPs, own) })
-		if agent.RuntimeUID(known.Pod) == pod.UID || pod.UID == "" && !known.Finished() && !elsewhere {
-			return uid
-		}
-	}
-	return ""
+	return a.roster.AwaitDecision(ctx, &a.mu, a.stopped, pod, a.decideLocked)
 }
 
 // hand gives a pod's entry what the plugin has told, and makes an entry if asked. It reports
@@ -145,14 +99,11 @@ func (a *Agent) hand(uid string, h handed, create bool) bool {
 func (a *Agent) unfinished(pod podnetns.Pod, cause error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	e := a.entries[pod.UID]
-	switch {
-	case e == nil:
-		return fmt.Errorf("enrol pod %s: %w", pod, cause)
-	case e.state.Err == nil:
-		return fmt.Errorf("enrol pod %s: step %q is not done: %w", pod, e.state.Step, cause)
+	var state agent.Pod
+	if e := a.entries[pod.UID]; e != nil {
+		state = e.state
 	}
-	return fmt.Errorf("enrol pod %s: step %q: %w: %w", pod, e.state.Step, e.state.Err, cause)
+	return roster.Unfinished(pod, state.Step, state.Err, cause)
 }
 
 // Leave gives a sandbox up that the container runtime ends: its addresses leave the host's sets. It
@@ -168,7 +119,7 @@ func (a *Agent) unfinished(pod podnetns.Pod, cause error) error {
 // of a context that has ended; the agent goes on after such an end.
 func (a *Agent) Leave(ctx context.Context, pod podnetns.Pod, _ *os.File) (held bool, err error) {
 	a.mu.Lock()
-	if uid := a.uidOfLocked(pod); uid != "" {
+	if uid := a.roster.UID(pod); uid != "" {
 		pod.UID = uid
 	}
 	running := a.running
@@ -215,7 +166,7 @@ func (a *Agent) takeHanded(ctx context.Context, e *entry) error {
 func (e *entry) begin(next *event) {
 	if e.sandbox == nil || e.sandbox.container() != next.container() {
 		for _, former := range e.waiting {
-			close(former.replaced)
+			close(former.Replaced)
 		}
 		e.waiting = nil
 	}
@@ -251,7 +202,7 @@ func (a *Agent) takeDeparture(ctx context.Context, e *entry, d *departure) error
 			return err
 		}
 		for _, w := range e.waiting {
-			close(w.ended)
+			close(w.Ended)
 		}
 		e.sandbox, e.waiting, e.ended, d.held = nil, nil, &ended{own, time.Now()}, true
 	}

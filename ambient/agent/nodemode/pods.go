@@ -152,7 +152,7 @@ func (a *Agent) advance(ctx context.Context, e *entry, wanted ambient.Wanted) {
 	a.countSettled(e, wanted)
 	a.publish(e, wanted, "", nil)
 	for _, w := range e.waiting {
-		close(w.settled)
+		close(w.Settled)
 	}
 	e.waiting = nil
 	if !wanted.Enrolled {
@@ -255,9 +255,9 @@ func (a *Agent) otherPod(e *entry, address netip.Addr) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	has := func(uid string) bool {
-		return uid != e.uid && !a.pods[uid].Finished() && slices.Contains(a.pods[uid].Addresses, address)
+		return uid != e.uid && !a.roster.Pods[uid].Finished() && slices.Contains(a.roster.Pods[uid].Addresses, address)
 	}
-	for uid, pod := range a.pods {
+	for uid, pod := range a.roster.Pods {
 		if a.options.Policy.IsProxy(pod) && !pod.HostNetwork && has(uid) {
 			return fmt.Sprintf("the proxy %s/%s", pod.Namespace, pod.Name)
 		}
@@ -269,7 +269,7 @@ func (a *Agent) otherPod(e *entry, address netip.Addr) string {
 	if a.entries[owner] == nil || !has(owner) {
 		return ""
 	}
-	pod := a.pods[owner]
+	pod := a.roster.Pods[owner]
 	return fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)
 }
 
@@ -300,7 +300,7 @@ func (a *Agent) retire(e *entry) {
 	gone := !again && len(e.handed) == 0
 	if gone {
 		delete(a.entries, e.uid)
-		if a.withdrawn.all {
+		if a.roster.Withdrawn.All {
 			a.hostDueLocked(0)
 		}
 		a.retireLocked()

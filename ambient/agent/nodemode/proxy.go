@@ -11,7 +11,8 @@ import (
 	"slices"
 
 	"github.com/meshcni/meshcni/ambient"
-	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
+	"github.com/meshcni/meshcni/ambient/agent/internal/sockets"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/netfacts"
 	"github.com/meshcni/meshcni/interception/podnetns"
@@ -78,13 +79,13 @@ func (p *proxy) remove(ctx context.Context, o *Options) error {
 
 // listens reports whether a proxy has its listeners.
 func (o *Options) listens(in *interception.Netns) (bool, error) {
-	return agent.Listens(in, o.Numbers.OutboundPort, o.Numbers.InboundPort, o.Numbers.TunnelPort)
+	return sockets.Listens(in, o.Numbers.OutboundPort, o.Numbers.InboundPort, o.Numbers.TunnelPort)
 }
 
 // find finds and verifies the namespace of a proxy's pod.
 func (o *Options) find(ctx context.Context, namespace, name string, pod ambient.Pod) (*interception.Netns, error) {
 	found := o.Finder.FindAll(ctx, []podnetns.Pod{{
-		Namespace: namespace, Name: name, UID: cmp.Or(agent.RuntimeUID(pod.Pod), pod.UID), HostNetwork: pod.HostNetwork, IPs: pod.Addresses,
+		Namespace: namespace, Name: name, UID: cmp.Or(roster.RuntimeUID(pod.Pod), pod.UID), HostNetwork: pod.HostNetwork, IPs: pod.Addresses,
 	}})[0]
 	if found.Err != nil {
 		return nil, found.Err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/ambient/zds"
 )
 
@@ -38,9 +39,9 @@ func (a *Agent) Status(uids ...string) agent.Status {
 	asked := func(uid string) bool { return len(uids) == 0 || slices.Contains(uids, uid) }
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	status := agent.Status{Complete: a.complete, Withdrawn: a.withdrawn.all, Proxy: a.proxyState.status()}
-	for uid, pod := range a.pods {
-		of := agent.RuntimeUID(pod.Pod)
+	status := agent.Status{Complete: a.roster.Complete, Withdrawn: a.roster.Withdrawn.All, Proxy: a.proxyState.status()}
+	for uid, pod := range a.roster.Pods {
+		of := roster.RuntimeUID(pod.Pod)
 		if !asked(uid) && !asked(of) {
 			continue
 		}
@@ -59,7 +60,7 @@ func (a *Agent) Status(uids ...string) agent.Status {
 		status.Pods = append(status.Pods, one)
 	}
 	for uid, e := range a.entries {
-		if _, told := a.pods[uid]; !told && asked(uid) {
+		if _, told := a.roster.Pods[uid]; !told && asked(uid) {
 			status.Pods = append(status.Pods, agent.PodStatus{Pod: e.state})
 		}
 	}

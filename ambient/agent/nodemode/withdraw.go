@@ -12,16 +12,6 @@ import (
 	"github.com/meshcni/meshcni/ambient/agent"
 )
 
-// withdrawn are the pods that were taken out of the mesh by command. The agent's mu guards it.
-type withdrawn struct {
-	all      bool
-	bare     bool // and nothing of the agent is on the host any more
-	uids     map[string]bool
-	readmits int // how many there have been
-}
-
-func (w withdrawn) has(uid string) bool { return w.all || w.uids[uid] }
-
 // Withdraw takes pods out of the mesh, or all pods of the node if no UID is given. Each is treated
 // as if no selector matched it: its addresses leave the sets, and its annotation goes. Its
 // connections stay. With all pods also the rules, interfaces and settings of the host and of the
@@ -87,25 +77,25 @@ func (a *Agent) beginWithdrawal(uids []string) (readmits int, out map[string]age
 	}
 	out = map[string]agent.Pod{}
 	for _, uid := range uids {
-		pod, told := a.pods[uid]
+		pod, told := a.roster.Pods[uid]
 		if !told && a.entries[uid] == nil && len(a.host.members.of(uid)) == 0 {
 			return 0, nil, fmt.Errorf("pod %s: %w", uid, agent.ErrUnknownPod)
 		}
 		out[uid] = agent.Pod{UID: uid, Namespace: pod.Namespace, Name: pod.Name}
 	}
-	a.withdrawn.all = a.withdrawn.all || len(uids) == 0
+	a.roster.Withdrawn.All = a.roster.Withdrawn.All || len(uids) == 0
 	for _, uid := range uids {
-		a.withdrawn.uids[uid] = true
+		a.roster.Withdrawn.UIDs[uid] = true
 	}
 	a.hostDueLocked(0)
 	a.wakeMembersLocked()
 	for uid, e := range a.entries {
-		if a.withdrawn.has(uid) {
+		if a.roster.Withdrawn.Has(uid) {
 			a.dueLocked(e)
 		}
 	}
-	a.newsLocked()
-	return a.withdrawn.readmits, out, nil
+	a.roster.News()
+	return a.roster.Withdrawn.Readmits, out, nil
 }
 
 // wakeMembersLocked gives each member's pod an entry. The caller holds mu.
@@ -122,7 +112,7 @@ func (a *Agent) lookAtWithdrawal(
 ) (left []agent.Pod, done bool, changed <-chan struct{}, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.withdrawn.readmits != readmits {
+	if a.roster.Withdrawn.Readmits != readmits {
 		return nil, false, nil, agent.ErrReadmitted
 	}
 	for uid, e := range a.entries {
@@ -132,7 +122,7 @@ func (a *Agent) lookAtWithdrawal(
 		}
 	}
 	slices.SortFunc(left, func(a, b agent.Pod) int { return cmp.Compare(a.UID, b.UID) })
-	return left, len(left) == 0 && (len(uids) > 0 || a.withdrawn.bare), a.retired, nil
+	return left, len(left) == 0 && (len(uids) > 0 || a.bare), a.retired, nil
 }
 
 // hostError returns why the host is not as it should be.
@@ -146,7 +136,7 @@ func (a *Agent) hostError() error {
 func (a *Agent) mayClear() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.withdrawn.all
+	return a.roster.Withdrawn.All
 }
 
 // clear removes everything from the host once no pod is in the mesh.
@@ -173,7 +163,7 @@ func (a *Agent) clear(ctx context.Context) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.withdrawn.bare = a.withdrawn.all
+	a.bare = a.roster.Withdrawn.All
 	a.retireLocked()
 	return nil
 }
@@ -184,17 +174,18 @@ func (a *Agent) isBare() bool {
 	return a.isBareLocked()
 }
 
-func (a *Agent) isBareLocked() bool { return a.withdrawn.bare }
+func (a *Agent) isBareLocked() bool { return a.bare }
 
 // Readmit ends every withdrawal that [Agent.Withdraw] has begun: pods that the selectors match are
 // enrolled again.
 func (a *Agent) Readmit() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.withdrawn = withdrawn{uids: map[string]bool{}, readmits: a.withdrawn.readmits + 1}
+	a.roster.Readmit()
+	a.bare = false
 	a.retireLocked() // those who wait for the withdrawal look again
 	a.hostDueLocked(0)
-	for uid := range a.pods {
+	for uid := range a.roster.Pods {
 		a.wakeLocked(uid)
 	}
 }

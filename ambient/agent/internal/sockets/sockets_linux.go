@@ -1,35 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package sockets
 
 import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	mdlayher "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/namespace"
 )
 
 // The states of TCP sockets, as bits of a mask (include/net/tcp_states.h).
 const (
-	listenState = 1 << 10
-	// liveStates are those of connections: all but TIME_WAIT, CLOSE and LISTEN.
-	liveStates = 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<8 | 1<<9 | 1<<11 | 1<<12
+	listen = 1 << 10
+	// Live are those of connections: all but TIME_WAIT, CLOSE and LISTEN.
+	Live = 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<8 | 1<<9 | 1<<11 | 1<<12
 )
-
-// socket is a TCP socket as the kernel describes it.
-type socket struct {
-	local, remote netip.AddrPort
-	// mark is 0 for who lacks CAP_NET_ADMIN over the namespace.
-	mark interception.Mark
-}
 
 // Listens reports whether each of the TCP ports has a listener at an unspecified address in the
 // namespace. A listener of IPv6 usually serves both families. On other systems than Linux the error
@@ -39,52 +30,21 @@ func Listens(in *interception.Netns, ports ...interception.Port) (bool, error) {
 	for _, port := range ports {
 		missing[port] = true
 	}
-	err := eachSocket(in, listenState, func(s socket) (enough bool) {
-		if s.local.Addr().IsUnspecified() {
-			delete(missing, interception.Port(s.local.Port()))
+	err := Each(in, listen, func(s Socket) (enough bool) {
+		if s.Local.Addr().IsUnspecified() {
+			delete(missing, interception.Port(s.Local.Port()))
 		}
 		return len(missing) == 0
 	})
 	return err == nil && len(missing) == 0, err
 }
 
-// proxyListens reports whether the proxy has its listeners in the namespace.
-func proxyListens(in *interception.Netns, n ambient.Numbers) (bool, error) {
-	return Listens(in, n.OutboundPort, n.InboundPort, n.TunnelPort)
-}
-
-// proxyIsConnected reports whether the proxy carries a connection in the namespace.
-func proxyIsConnected(in *interception.Netns, n ambient.Numbers) (connected bool, err error) {
-	err = eachSocket(in, liveStates, func(s socket) (enough bool) {
-		connected = connected || s.carries(n)
-		return connected
-	})
-	return connected, err
-}
-
-// carries reports whether the socket is one of a connection that the proxy carries. Most of these
-// were accepted at one of the proxy's ports. What TPROXY has delivered has the local address that
-// the client asked for, and is known by the mark of the listener, which it inherits. So is the
-// proxy's connection to the application. The proxy's connections to other proxies and to resolvers
-// have its mark, too, and may outlive those that they have carried: they do not count.
-func (s socket) carries(n ambient.Numbers) bool {
-	accepting := []interception.Port{n.OutboundPort, n.InboundPort, n.TunnelPort}
-	if slices.Contains(accepting, interception.Port(s.local.Port())) {
-		return true
-	}
-	outlives := []interception.Port{n.TunnelPort, resolverPort}
-	return n.ProxyMark.Matches(s.mark) && !slices.Contains(outlives, interception.Port(s.remote.Port()))
-}
-
-// resolverPort is the port of resolvers (RFC 1035, section 4.2).
-const resolverPort interception.Port = 53
-
-// eachSocket calls a function with each TCP socket that is in one of the states, first those of
+// Each calls a function with each TCP socket that is in one of the states, first those of
 // IPv6, until it has enough.
-func eachSocket(in *interception.Netns, states uint32, do func(socket) (enough bool)) error {
+func Each(in *interception.Netns, states uint32, do func(Socket) (enough bool)) error {
 	err := namespace.Run(in.File(), func() error {
 		for _, family := range []uint8{unix.AF_INET6, unix.AF_INET} {
-			sockets, err := dumpSockets(family, states)
+			sockets, err := dump(family, states)
 			if err != nil {
 				return err
 			}
@@ -112,9 +72,9 @@ const (
 	markAttribute               = 15 // INET_DIAG_MARK
 )
 
-// dumpSockets returns a family's TCP sockets in the states. Package netlink asks for all states,
+// dump returns a family's TCP sockets in the states. Package netlink asks for all states,
 // and the kernel would then search through all connections of the node. It reads no marks either.
-func dumpSockets(family uint8, states uint32) (all []socket, err error) {
+func dump(family uint8, states uint32) (all []Socket, err error) {
 	request := nl.NewNetlinkRequest(unix.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
 	body := make([]byte, requestSize)
 	body[0], body[1] = family, unix.IPPROTO_TCP
@@ -132,7 +92,7 @@ func dumpSockets(family uint8, states uint32) (all []socket, err error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, socket{endOf(answer, localAddress, localPort), endOf(answer, remoteAddress, remotePort), interception.Mark(mark)})
+		all = append(all, Socket{endOf(answer, localAddress, localPort), endOf(answer, remoteAddress, remotePort), interception.Mark(mark)})
 	}
 	return all, nil
 }
