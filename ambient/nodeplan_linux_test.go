@@ -16,7 +16,7 @@ import (
 )
 
 // hosts returns the dataplanes with live sets.
-func hosts(t *testing.T) map[string]hostBackend {
+func hosts(t testing.TB) map[string]hostBackend {
 	t.Helper()
 	all := map[string]hostBackend{}
 	for name, backend := range backends(t) {
@@ -62,7 +62,7 @@ func nodePlans(t *testing.T, proxy ambient.NodeProxy) (node, ofProxy *intercepti
 }
 
 // install applies a plan, and expects no drift.
-func install(t *testing.T, backend interception.Dataplane, ns *interception.Netns, plan *interception.Plan) {
+func install(t testing.TB, backend interception.Dataplane, ns *interception.Netns, plan *interception.Plan) {
 	t.Helper()
 	if err := backend.Apply(t.Context(), ns, plan); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(dataplanetest.RunTests(m)) }
 
 // backends returns the dataplanes that a node may have.
-func backends(t *testing.T) map[string]interception.Dataplane {
+func backends(t testing.TB) map[string]interception.Dataplane {
 	t.Helper()
 	all := map[string]interception.Dataplane{}
 	native, err := nftables.New(nftables.Options{})

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ambient_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/meshcni/meshcni/ambient"
+)
+
+// The limits of BenchmarkCapture: how many times the median time a connection, a packet or a
+// megabyte may take.
+const (
+	mostManyMembers = 1.05 // with 10,000 pods of the mesh, of that with 10
+	mostOutside     = 1.03 // of a pod outside the mesh, of that on a node without rules
+)
+
+// setSizes are how many pods of the mesh a node's rules know.
+var setSizes = []int{10, 1000, 10000}
+
+// The forms that are compared.
+const (
+	noRules   = "no rules"
+	notMeshed = "not meshed, node-level"
+	inPod     = "in-pod, REDIRECT"
+	overVeth  = "node-level, veth"
+	overVXLAN = "node-level, VXLAN"
+)
+
+// BenchmarkCapture compares what capture costs a connection, a packet and a stream of a pod, between
+// two nodes: in the pod's namespace and on the node, with few and many pods of the mesh. In turns it
+// takes all ways, and a ratio is the median of those within a turn. It prints a table, and fails
+// when a limit is not kept. How long it runs is said by captureTurns, and not by -benchtime.
+func BenchmarkCapture(b *testing.B) {
+	backend := hosts(b)["nftables"]
+	c := &comparison{TB: b, times: map[string]map[string][]float64{}}
+	for _, size := range setSizes {
+		c.add(redirected(b, backend, size))
+		for _, way := range []ambient.Way{ambient.WayVeth, ambient.WayVXLAN} {
+			c.add(captured(b, backend, way, size)...)
+		}
+	}
+	c.add(unruled(b))
+	for range captureTurns {
+		for _, way := range c.ways {
+			c.measure(way)
+		}
+	}
+	b.ReportMetric(0, "ns/op")                  // of the whole, and of no use
+	fmt.Fprintf(os.Stdout, "\n\n%s", c.table()) // of a log no more than ten lines would be shown
+	c.enforce()
+}
+
+// captureTurns is how often each way is taken.
+const captureTurns = 40
+
+// comparison holds the times of all ways, by the names of the way and of the quantity.
+type comparison struct {
+	testing.TB
+	ways  []journey
+	times map[string]map[string][]float64
+}
+
+func (c *comparison) add(ways ...journey) { c.ways = append(c.ways, ways...) }
+
+// quantities are what is measured of each way, in microseconds each.
+func quantities() []string {
+	return []string{"connection", "packet and answer", "MiB of 1 stream", "MiB of 16 streams"}
+}
+
+func (c *comparison) measure(way journey) {
+	c.Helper()
+	times := c.times[way.name]
+	if times == nil {
+		times = map[string][]float64{}
+		c.times[way.name] = times
+	}
+	for i, measured := range []func() (float64, error){way.connections, way.packets, way.stream, way.streams} {
+		took, err := measured()
+		if err != nil {
+			c.Fatalf("%s: %v", way.name, err)
+		}
+		quantity := quantities()[i]
+		times[quantity] = append(times[quantity], took)
+	}
+}
+
+// ratio is the median of the ratios of two ways, turn by turn.
+func (c *comparison) ratio(of, to, quantity string) float64 {
+	ratios := slices.Clone(c.times[of][quantity])
+	for i := range ratios {
+		ratios[i] /= c.times[to][quantity][i]
+	}
+	return middle(ratios)
+}
+
+func middle(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+func sized(form string, size int) string { return fmt.Sprintf("%s, %d pods", form, size) }
+
+func (c *comparison) table() string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "medians of %d, microseconds for a\t%s\t\n", captureTurns, strings.Join(quantities(), "\t"))
+	for _, way := range c.ways {
+		fmt.Fprintf(w, "%s\t", way.name)
+		for _, quantity := range quantities() {
+			fmt.Fprintf(w, "%.1f (%.2f)\t", middle(slices.Clone(c.times[way.name][quantity])), c.ratio(way.name, noRules, quantity))
+		}
+		fmt.Fprintln(w)
+	}
+	_ = w.Flush() // into a string
+	return text.String() + "(in brackets: times that without rules)\n"
+}
+
+// enforce fails the benchmark for each limit that is not kept.
+func (c *comparison) enforce() {
+	c.Helper()
+	most := setSizes[len(setSizes)-1]
+	for _, quantity := range quantities() {
+		for _, form := range []string{inPod, overVeth, overVXLAN, notMeshed} {
+			c.limit(sized(form, most), sized(form, setSizes[0]), quantity, mostManyMembers)
+		}
+		c.limit(sized(notMeshed, most), noRules, quantity, mostOutside)
+	}
+}
+
+func (c *comparison) limit(of, to, quantity string, most float64) {
+	c.Helper()
+	if got := c.ratio(of, to, quantity); got > most {
+		c.Errorf("NOT MET: a %s takes %.3f times as long by %q as by %q, and the limit is %.2f", quantity, got, of, to, most)
+	}
+}
