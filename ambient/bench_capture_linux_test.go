@@ -17,7 +17,7 @@ import (
 // megabyte may take.
 const (
 	mostManyMembers = 1.05 // with 10,000 pods of the mesh, of that with 10
-	mostOutside     = 1.03 // of a pod outside the mesh, of that on a node without rules
+	mostOutside     = 1.03 // of a pod outside the mesh, of that on a node without the mesh's rules
 )
 
 // setSizes are how many pods of the mesh a node's rules know.
@@ -26,6 +26,7 @@ var setSizes = []int{10, 1000, 10000}
 // The forms that are compared.
 const (
 	noRules   = "no rules"
+	tracked   = "connection tracking alone" // as on each node with kube-proxy
 	notMeshed = "not meshed, node-level"
 	inPod     = "in-pod, REDIRECT"
 	overVeth  = "node-level, veth"
@@ -34,8 +35,9 @@ const (
 
 // BenchmarkCapture compares what capture costs a connection, a packet and a stream of a pod, between
 // two nodes: in the pod's namespace and on the node, with few and many pods of the mesh. In turns it
-// takes all ways, and a ratio is the median of those within a turn. It prints a table, and fails
-// when a limit is not kept. How long it runs is said by captureTurns, and not by -benchtime.
+// takes all ways, every other time in the opposite order, and a ratio is the median of those within
+// a turn. It prints a table, and fails when a limit is not kept. How long it runs is said by
+// captureTurns, and not by -benchtime.
 func BenchmarkCapture(b *testing.B) {
 	backend := hosts(b)["nftables"]
 	c := &comparison{TB: b, times: map[string]map[string][]float64{}}
@@ -45,11 +47,13 @@ func BenchmarkCapture(b *testing.B) {
 			c.add(captured(b, backend, way, size)...)
 		}
 	}
-	c.add(unruled(b))
+	c.add(unruled(b), trackedOnly(b, backend))
+	order := slices.Clone(c.ways)
 	for range captureTurns {
-		for _, way := range c.ways {
+		for _, way := range order {
 			c.measure(way)
 		}
+		slices.Reverse(order)
 	}
 	b.ReportMetric(0, "ns/op")                  // of the whole, and of no use
 	fmt.Fprintf(os.Stdout, "\n\n%s", c.table()) // of a log no more than ten lines would be shown
@@ -57,7 +61,7 @@ func BenchmarkCapture(b *testing.B) {
 }
 
 // captureTurns is how often each way is taken.
-const captureTurns = 40
+const captureTurns = 100
 
 // comparison holds the times of all ways, by the names of the way and of the quantity.
 type comparison struct {
@@ -109,16 +113,17 @@ func sized(form string, size int) string { return fmt.Sprintf("%s, %d pods", for
 func (c *comparison) table() string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "medians of %d, microseconds for a\t%s\t\n", captureTurns, strings.Join(quantities(), "\t"))
+	fmt.Fprintf(w, "medians of %d, microseconds of a\t%s\t\n", captureTurns, strings.Join(quantities(), "\t"))
 	for _, way := range c.ways {
 		fmt.Fprintf(w, "%s\t", way.name)
 		for _, quantity := range quantities() {
-			fmt.Fprintf(w, "%.1f (%.2f)\t", middle(slices.Clone(c.times[way.name][quantity])), c.ratio(way.name, noRules, quantity))
+			median := middle(slices.Clone(c.times[way.name][quantity]))
+			fmt.Fprintf(w, "%.1f (%.2f %.2f)\t", median, c.ratio(way.name, noRules, quantity), c.ratio(way.name, tracked, quantity))
 		}
 		fmt.Fprintln(w)
 	}
 	_ = w.Flush() // into a string
-	return text.String() + "(in brackets: times that without rules)\n"
+	return text.String() + "(in brackets: times that without rules, and times that with connection tracking alone)\n"
 }
 
 // enforce fails the benchmark for each limit that is not kept.
@@ -130,6 +135,7 @@ func (c *comparison) enforce() {
 			c.limit(sized(form, most), sized(form, setSizes[0]), quantity, mostManyMembers)
 		}
 		c.limit(sized(notMeshed, most), noRules, quantity, mostOutside)
+		c.limit(sized(notMeshed, most), tracked, quantity, mostOutside)
 	}
 }
 

@@ -30,6 +30,22 @@ func unruled(b *testing.B) journey {
 	return newJourney(b, noRules, both[0].NewPod("0002", interception.IPv4), both[1].NewPod("0003", interception.IPv4))
 }
 
+// trackedOnly is the way from a node that tracks connections, as the rules of kube-proxy make it.
+func trackedOnly(b *testing.B, backend hostBackend) journey {
+	b.Helper()
+	both := nodes.New(b)
+	plan, err := interception.Build("test-others", func(b *interception.Builder) {
+		filter := b.Filter("filter")
+		filter.Entry(interception.Forward, interception.Match{}, "what is forwarded")
+		filter.Do("invalid", interception.Match{State: interception.Is(interception.StateInvalid)}, interception.Drop{}, "of no connection")
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	install(b, backend, both[0].Host.Netns, plan)
+	return newJourney(b, tracked, both[0].NewPod("0002", interception.IPv4), both[1].NewPod("0003", interception.IPv4))
+}
+
 // captured are the ways from a node that captures for a proxy in a pod of its own: of a pod of the
 // mesh and, over veth, of another.
 func captured(b *testing.B, backend hostBackend, way ambient.Way, size int) []journey {
