@@ -4,7 +4,6 @@ package dataplanetest_test
 
 import (
 	"fmt"
-	"net/netip"
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
@@ -12,10 +11,10 @@ import (
 )
 
 // match returns random conditions that packets between client and server may meet.
-func match(c sample.Choices, hook interception.Hook) interception.Match {
+func (k kindOfRouter) match(c sample.Choices, hook interception.Hook) interception.Match {
 	var m interception.Match
 	if c(3) == 0 {
-		m.L4 = interception.UDP().To(interception.Ports(9000))
+		m.L4 = sample.Pick(c, interception.UDP(), interception.TCP()).To(interception.Ports(routedPort))
 	}
 	if c(3) == 0 && hook != interception.Postrouting {
 		m.In = interception.Is(interception.Interfaces(sample.Pick(c, interception.Interface("c0"), "c1", "s0", "s1")))
@@ -30,21 +29,21 @@ func match(c sample.Choices, hook interception.Hook) interception.Match {
 		m.Direction = sample.Pick(c, interception.DirectionOriginal, interception.DirectionReply)
 	}
 	if c(5) == 0 {
-		m.Src = interception.Is(interception.Prefixes(netip.MustParsePrefix(sample.Pick(c, "10.1.0.0/30", "10.2.0.0/30", "10.3.0.0/30"))))
+		m.Src = interception.Is(interception.Prefixes(k.prefix(sample.Pick(c, "10.1.0.0/30", "10.2.0.0/30", "10.3.0.0/30"))))
 	}
 	return m
 }
 
 // randomPlan returns rules, routes, policy rules and settings for the router.
-func randomPlan(t *testing.T, c sample.Choices) *interception.Plan {
+func (k kindOfRouter) randomPlan(t *testing.T, c sample.Choices) *interception.Plan {
 	t.Helper()
 	plan, err := interception.Build("random-router", func(b *interception.Builder) {
-		randomSettings(c, b)
-		randomRoutes(c, b)
-		randomRules(c, b)
-		randomMarks(c, b)
-		randomFilter(c, b)
-		randomTranslations(c, b)
+		k.randomSettings(c, b)
+		k.randomRoutes(c, b)
+		k.randomRules(c, b)
+		k.randomMarks(c, b)
+		k.randomFilter(c, b)
+		k.randomTranslations(c, b)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -52,13 +51,13 @@ func randomPlan(t *testing.T, c sample.Choices) *interception.Plan {
 	return plan
 }
 
-func randomMarks(c sample.Choices, b *interception.Builder) {
+func (k kindOfRouter) randomMarks(c sample.Choices, b *interception.Builder) {
 	marks := b.Mangle("marks")
 	hook := sample.Pick(c, interception.Prerouting, interception.Prerouting, interception.Forward)
 	marks.Entry(hook, interception.Match{}, "why")
 	for i := range c(4) {
 		mark := interception.MarkBits{Value: interception.Mark(1 + c(2)), Mask: 3}
-		m := match(c, hook)
+		m := k.match(c, hook)
 		id := interception.RuleID(fmt.Sprintf("mark.%d", i))
 		switch c(3) {
 		case 0:
@@ -71,11 +70,11 @@ func randomMarks(c sample.Choices, b *interception.Builder) {
 	}
 }
 
-func randomFilter(c sample.Choices, b *interception.Builder) {
+func (k kindOfRouter) randomFilter(c sample.Choices, b *interception.Builder) {
 	filter := b.Filter("filter")
 	filter.Entry(interception.Forward, interception.Match{}, "why")
 	for i := range c(3) {
-		m, id := match(c, interception.Forward), interception.RuleID(fmt.Sprintf("filter.%d", i))
+		m, id := k.match(c, interception.Forward), interception.RuleID(fmt.Sprintf("filter.%d", i))
 		if c(2) == 0 {
 			filter.Do(id, m, interception.Accept{}, "why")
 		} else {
@@ -84,24 +83,34 @@ func randomFilter(c sample.Choices, b *interception.Builder) {
 	}
 }
 
-func randomTranslations(c sample.Choices, b *interception.Builder) {
+func (k kindOfRouter) randomTranslations(c sample.Choices, b *interception.Builder) {
 	to := b.NAT("destinations")
 	to.Entry(interception.Prerouting, interception.Match{}, "why")
 	if c(2) == 0 {
-		m := match(c, interception.Prerouting)
-		m.L4, m.Family = interception.UDP(), interception.IPv4
-		to.Do("dnat", m, interception.DNATTo{Addr: netip.MustParseAddr(sample.Pick(c, "10.3.0.2", "10.4.0.2", "198.51.100.7"))}, "why")
+		m := k.match(c, interception.Prerouting)
+		m.L4, m.Family = sample.Pick(c, interception.L4{}, interception.UDP(), interception.TCP()), k.family
+		to.Do("dnat", m, interception.DNATTo{Addr: k.addr(sample.Pick(c, "10.3.0.2", "10.4.0.2", "198.51.100.7", "198.51.100.8"))}, "why")
 	}
 	from := b.NAT("sources")
 	from.Entry(interception.Postrouting, interception.Match{}, "why")
 	if c(2) == 0 {
-		m := match(c, interception.Postrouting)
-		m.L4, m.Family = interception.UDP(), interception.IPv4
-		from.Do("snat", m, interception.SNATTo{Addr: netip.MustParseAddr(sample.Pick(c, "10.3.0.1", "10.4.0.1"))}, "why")
+		m := k.match(c, interception.Postrouting)
+		m.L4, m.Family = sample.Pick(c, interception.L4{}, interception.UDP(), interception.TCP()), k.family
+		from.Do("snat", m, interception.SNATTo{Addr: k.addr(sample.Pick(c, "10.3.0.1", "10.4.0.1"))}, "why")
 	}
 }
 
-func randomSettings(c sample.Choices, b *interception.Builder) {
+func (k kindOfRouter) randomSettings(c sample.Choices, b *interception.Builder) {
+	if c(10) > 0 {
+		key := "ipv4/ip_forward"
+		if k.family == interception.IPv6 {
+			key = "ipv6/conf/all/forwarding"
+		}
+		b.Sysctl(interception.Sysctl{ID: "forward", Key: key, Value: 1, Why: "why"})
+	}
+	if k.family == interception.IPv6 {
+		return // the others are about IPv4
+	}
 	for _, key := range []string{"all/rp_filter", "c0/rp_filter", "c1/rp_filter", "s1/rp_filter"} {
 		if c(4) == 0 {
 			b.Sysctl(interception.Sysctl{ID: interception.RuleID("s." + key[:2]), Key: "ipv4/conf/" + key, Value: c(3), Why: "why"})
@@ -110,17 +119,14 @@ func randomSettings(c sample.Choices, b *interception.Builder) {
 	if c(4) == 0 {
 		b.Sysctl(interception.Sysctl{ID: "valid", Key: "ipv4/conf/all/src_valid_mark", Value: 1, Why: "why"})
 	}
-	if c(10) > 0 {
-		b.Sysctl(interception.Sysctl{ID: "forward", Key: "ipv4/ip_forward", Value: 1, Why: "why"})
-	}
 }
 
-func randomRoutes(c sample.Choices, b *interception.Builder) {
+func (k kindOfRouter) randomRoutes(c sample.Choices, b *interception.Builder) {
 	for i := range c(3) {
 		table := interception.RoutingTable(sample.Pick(c, 7, 8))
 		route := interception.Route{
 			ID: interception.RuleID(fmt.Sprintf("route.%d", i)), Table: table, Why: "why",
-			Destination: netip.MustParsePrefix(sample.Pick(c, "198.51.100.0/24", "0.0.0.0/0", "10.1.0.2/32", "10.2.0.2/32", "198.51.100.7/32")),
+			Destination: k.prefix(sample.Pick(c, "198.51.100.0/24", "0.0.0.0/0", "10.1.0.2/32", "10.2.0.2/32", "198.51.100.7/32", "198.51.100.8/32")),
 			Metric:      uint32(i + 1),
 		}
 		switch c(5) {
@@ -131,19 +137,19 @@ func randomRoutes(c sample.Choices, b *interception.Builder) {
 		case 2:
 			route.Type = interception.RouteThrow
 		default:
-			route.Device, route.Gateway = "s1", netip.MustParseAddr("10.4.0.2")
+			route.Device, route.Gateway = "s1", k.addr("10.4.0.2")
 			if c(3) == 0 {
-				route.Device, route.Gateway = "c1", netip.MustParseAddr("10.2.0.2")
+				route.Device, route.Gateway = "c1", k.addr("10.2.0.2")
 			}
 		}
 		b.Route(route)
 	}
 }
 
-func randomRules(c sample.Choices, b *interception.Builder) {
+func (k kindOfRouter) randomRules(c sample.Choices, b *interception.Builder) {
 	for i := range c(3) {
 		rule := interception.PolicyRule{
-			ID: interception.RuleID(fmt.Sprintf("rule.%d", i)), Family: interception.IPv4, Priority: uint32(100 + 10*i), Table: interception.RoutingTable(7 + c(2)),
+			ID: interception.RuleID(fmt.Sprintf("rule.%d", i)), Family: k.family, Priority: uint32(100 + 10*i), Table: interception.RoutingTable(7 + c(2)),
 			Mark: interception.MarkBits{Value: interception.Mark(1 + c(2)), Mask: 3}, Why: "why",
 		}
 		if c(4) == 0 {

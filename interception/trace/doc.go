@@ -106,7 +106,8 @@
 //
 // Apart from [Namespace] Forwards and Sysctls and the sysctls of its plans, a namespace has the
 // kernel's default settings. Trace does not ask for the neighbour at the other end of a link;
-// Follow does, but no rule sees its question.
+// Follow does. No rule sees the question and its answer, but the outer packets that carry them in a
+// tunnel pass rules and routes like others, without a mark.
 //
 // Bridges have no rules of their own, and do not send their packets through the rules of IP
 // (bridge-nf-call-iptables). MTUs are not modelled.

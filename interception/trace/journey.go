@@ -102,6 +102,9 @@ type passage struct {
 	// by is the tunnel that carries the packet and hop its next hop there, asker who asks for it.
 	by         tunnel
 	hop, asker netip.Addr
+	// sender is the namespace that has put it into the tunnel, and link its end of the tunnel.
+	sender *network
+	link   interception.Interface
 }
 
 // defaultTTL is the kernel's for what sockets and tunnels send (IPDEFTTL).
@@ -119,6 +122,8 @@ type follower struct {
 	on       passage
 	inner    []passage // packets within it, the innermost one first
 	outcomes []Outcome
+	// asks is how many questions for a neighbour it follows, each for the sake of the one before.
+	asks int
 }
 
 // keep adds a flow to those of a namespace, or replaces what was known of it.
@@ -172,7 +177,7 @@ func (f *follower) cross(w *walk) *network {
 	for _, to := range ends {
 		n := named(f.networks, to.Namespace)
 		known := w.way.anyone && len(ends) == 2
-		if to == from || !known && !n.isNeighbour(to.Link, asker, hop) {
+		if to == from || !known && !n.isNeighbour(to.Link, question(asker, hop)) {
 			continue
 		}
 		at := Arrival{Namespace: to.Namespace, Link: to.Link}
@@ -195,7 +200,7 @@ func (w *walk) arriving(at Arrival) Packet {
 // pack puts the packet into one of a tunnel, which starts in the same namespace.
 func (f *follower) pack(n *network, w *walk, by tunnel) *network {
 	link := w.out
-	inner := passage{packet: w.arriving(Arrival{}), ttl: f.on.ttl, by: by, hop: w.hop()}
+	inner := passage{packet: w.arriving(Arrival{}), ttl: f.on.ttl, by: by, hop: w.hop(), sender: n, link: link}
 	if !w.way.anyone {
 		inner.asker = n.asker(link, w.header, inner.hop)
 	} else {
@@ -206,12 +211,16 @@ func (f *follower) pack(n *network, w *walk, by tunnel) *network {
 		f.outcomes[len(f.outcomes)-1].Verdict, f.outcomes[len(f.outcomes)-1].Cause = Unroutable, Circular
 		return nil
 	}
-	outer := Packet{
-		From: Tunnel{Namespace: n.Name, Link: link, Mark: w.header.Mark}, Protocol: interception.ProtocolUDP,
-		Src: netip.AddrPortFrom(netip.Addr{}, outerPort(w.protocol, w.header)), Dst: netip.AddrPortFrom(by.remote, uint16(by.port)),
-	}
-	f.on = passage{packet: outer, ttl: defaultTTL, owner: w.sender}
+	f.on = passage{packet: by.outer(Tunnel{n.Name, link, w.header.Mark}, w.protocol, w.header), ttl: defaultTTL, owner: w.sender}
 	return n
+}
+
+// outer returns the packet of a tunnel around one with the header.
+func (t tunnel) outer(from Tunnel, protocol interception.Protocol, h Header) Packet {
+	return Packet{
+		From: from, Protocol: interception.ProtocolUDP,
+		Src: netip.AddrPortFrom(netip.Addr{}, outerPort(protocol, h)), Dst: netip.AddrPortFrom(t.remote, uint16(t.port)),
+	}
 }
 
 // outerPort returns the source port of what a tunnel sends: the same one for all packets of a
@@ -228,7 +237,7 @@ func (f *follower) unpack(n *network, end Outcome) *network {
 	f.inner = f.inner[:len(f.inner)-1]
 	inner.packet.From = Arrival{Namespace: n.Name, Link: end.Tunnel, Mark: end.Header.Mark}
 	f.on = inner
-	if inner.hop.IsValid() && !n.isNeighbour(end.Tunnel, inner.asker, inner.hop) {
+	if inner.hop.IsValid() && !f.finds(inner) {
 		f.outcomes = append(f.outcomes, Outcome{
 			Packet: inner.packet, Verdict: Unroutable, Cause: NoNeighbour, Namespace: n.Name, Link: end.Tunnel, Header: inner.packet.header(),
 		})

@@ -124,6 +124,39 @@ func TestTunnelOwner(t *testing.T) {
 	}
 }
 
+// TestTunnelNeighbours has rules about the packets of a tunnel that carry the question for the next
+// hop, without a mark, and its answer.
+func TestTunnelNeighbours(t *testing.T) {
+	t.Parallel()
+	const found, lost = "client, node: sent by eth0", "client, node: unroutable: no neighbour has the address"
+	tunnelled := interception.UDP()
+	for name, c := range map[string]struct {
+		namespace int
+		hook      interception.Hook
+		drops     interception.Match
+		want      string
+	}{
+		"all questions": {0, interception.Output, interception.Match{L4: tunnelled, Mark: interception.Not(interception.WholeMark(1))}, lost},
+		"all answers":   {1, interception.Output, interception.Match{L4: tunnelled}, lost},
+		"neither": {
+			1, interception.Output, interception.Match{L4: tunnelled, Mark: interception.Is(interception.WholeMark(1))}, found,
+		},
+	} {
+		world := tunnelWorld("vxlan")
+		world.Namespaces[0].Plans = []*interception.Plan{marking(t, interception.Output, interception.Match{L4: interception.TCP()}, 1)}
+		n := &world.Namespaces[c.namespace]
+		n.Plans = append(n.Plans, build(t, func(b *interception.Builder) {
+			filter := b.Filter("filter")
+			filter.Entry(c.hook, interception.Match{}, "why")
+			filter.Do("drop", c.drops, interception.Drop{}, "why")
+		}))
+		journey := followed(t, world, parsed(t, "tcp uid 1000 gid 1000 > 198.51.100.7:443"), nil)
+		if !strings.HasPrefix(journey.String(), c.want) {
+			t.Errorf("%s dropped: got %s, want %s\n%s", name, journey, c.want, journey.Report())
+		}
+	}
+}
+
 // TestTunnelsEnd has tunnels that do not lead to their far end.
 func TestTunnelsEnd(t *testing.T) {
 	t.Parallel()
