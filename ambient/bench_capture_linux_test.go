@@ -33,10 +33,10 @@ const (
 	overVXLAN = "node-level, VXLAN"
 )
 
-// BenchmarkCapture compares what capture costs a connection, a packet and a stream of a pod, between
-// two nodes: in the pod's namespace and on the node, with few and many pods of the mesh. In turns it
-// takes all ways, every other time in the opposite order, and a ratio is the median of those within
-// a turn. It prints a table, and fails when a limit is not kept. How long it runs is said by
+// BenchmarkCapture compares what capture costs a connection, a packet and a stream of a pod between
+// two nodes: in the pod's namespace and on the node, with few and many pods of the mesh. It takes
+// all ways in turns, every other time in the opposite order, and a ratio is the median of those
+// within a turn. It prints a table, and fails when a limit is not kept. How long it runs is said by
 // captureTurns, and not by -benchtime.
 func BenchmarkCapture(b *testing.B) {
 	backend := hosts(b)["nftables"]
@@ -55,8 +55,8 @@ func BenchmarkCapture(b *testing.B) {
 		}
 		slices.Reverse(order)
 	}
-	b.ReportMetric(0, "ns/op")                  // of the whole, and of no use
-	fmt.Fprintf(os.Stdout, "\n\n%s", c.table()) // of a log no more than ten lines would be shown
+	b.ReportMetric(0, "ns/op") // of the whole, and of no use
+	show(c.table())
 	c.enforce()
 }
 
@@ -111,20 +111,31 @@ func middle(values []float64) float64 {
 func sized(form string, size int) string { return fmt.Sprintf("%s, %d pods", form, size) }
 
 func (c *comparison) table() string {
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "medians of %d, microseconds of a\t%s\t\n", captureTurns, strings.Join(quantities(), "\t"))
+	rows := [][]string{append([]string{fmt.Sprintf("medians of %d, microseconds of a", captureTurns)}, quantities()...)}
 	for _, way := range c.ways {
-		fmt.Fprintf(w, "%s\t", way.name)
+		row := []string{way.name}
 		for _, quantity := range quantities() {
 			median := middle(slices.Clone(c.times[way.name][quantity]))
-			fmt.Fprintf(w, "%.1f (%.2f %.2f)\t", median, c.ratio(way.name, noRules, quantity), c.ratio(way.name, tracked, quantity))
+			row = append(row, fmt.Sprintf("%.1f (%.2f %.2f)", median, c.ratio(way.name, noRules, quantity), c.ratio(way.name, tracked, quantity)))
 		}
-		fmt.Fprintln(w)
+		rows = append(rows, row)
 	}
-	_ = w.Flush() // into a string
-	return text.String() + "(in brackets: times that without rules, and times that with connection tracking alone)\n"
+	return aligned(rows) + "(in brackets: times that without rules, and times that with connection tracking alone)\n"
 }
+
+// aligned returns rows of a table in columns.
+func aligned(rows [][]string) string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, row := range rows {
+		_, _ = fmt.Fprintf(w, "%s\t\n", strings.Join(row, "\t")) // into a string
+	}
+	_ = w.Flush() // likewise
+	return text.String()
+}
+
+// show prints a table: of a benchmark's log no more than ten lines would be shown.
+func show(table string) { _, _ = fmt.Fprintf(os.Stdout, "\n\n%s", table) } // the reader notices
 
 // enforce fails the benchmark for each limit that is not kept.
 func (c *comparison) enforce() {

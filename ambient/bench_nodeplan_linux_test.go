@@ -5,11 +5,9 @@ package ambient_test
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
@@ -34,18 +32,16 @@ const planTurns = 30
 // programs. It prints a table, and fails when a limit is not kept. How long it runs is said by
 // planTurns, and not by -benchtime.
 func BenchmarkNodePlan(b *testing.B) {
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	steps := []string{"apply", "again", "observe", "observe many", "enrol", "remove"}
-	fmt.Fprintf(w, "medians of %d, milliseconds\t%s\t\n", planTurns, strings.Join(steps, "\t"))
+	rows := [][]string{append([]string{fmt.Sprintf("medians of %d, milliseconds", planTurns)}, steps...)}
 	backends := hosts(b)
 	for _, name := range []string{"nftables", "iptables nft", "iptables legacy"} {
 		took := nodePlanSteps(b, backends[name], name)
-		fmt.Fprintf(w, "%s\t", name)
+		row := []string{name}
 		for _, step := range steps {
-			fmt.Fprintf(w, "%.2f\t", took[step])
+			row = append(row, fmt.Sprintf("%.2f", took[step]))
 		}
-		fmt.Fprintln(w)
+		rows = append(rows, row)
 		for step, most := range map[string]float64{"apply": mostNodeApply, "observe": mostNodeObserve, "enrol": mostNodeEdit} {
 			if took[step] > most {
 				b.Errorf("NOT MET: by %s, %s takes %.2f ms, and the limit is %.0f", name, step, took[step], most)
@@ -53,8 +49,7 @@ func BenchmarkNodePlan(b *testing.B) {
 		}
 	}
 	b.ReportMetric(0, "ns/op") // of the whole, and of no use
-	_ = w.Flush()              // into a string
-	fmt.Fprintf(os.Stdout, "\n\n%s", text.String())
+	show(aligned(rows))
 }
 
 // nodePlanSteps returns the median milliseconds of each step.

@@ -143,14 +143,20 @@ func relayRedirected(b *testing.B, pod *nodes.Place, numbers ambient.Numbers) {
 		defer context.AfterFunc(b.Context(), func() { _ = errors.Join(onward.Close(), from.Close()) })()
 		go func() {
 			_, _ = io.Copy(onward, from) // likewise
-			_ = onward.(*net.TCPConn).CloseWrite()
+			if tcp, is := onward.(*net.TCPConn); is {
+				_ = tcp.CloseWrite() // likewise
+			}
 		}()
 		_, _ = io.Copy(from, onward) // likewise
 	})
 }
 
 func originalDestination(conn net.Conn) (to netip.AddrPort, err error) {
-	raw, err := conn.(*net.TCPConn).SyscallConn()
+	tcp, is := conn.(*net.TCPConn)
+	if !is {
+		return to, fmt.Errorf("a connection of %s", conn.RemoteAddr().Network())
+	}
+	raw, err := tcp.SyscallConn()
 	if err != nil {
 		return to, err
 	}
