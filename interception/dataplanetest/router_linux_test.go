@@ -233,20 +233,36 @@ func (r *router) settle() {
 }
 
 // forget removes the neighbours that all namespaces have found, and the questions that are still
-// open: the kernel asks only once a second. With tunnels it removes what connection tracking knows,
+// open: the kernel asks only once a second. It sends errors about the packets that waited for an
+// answer, and for these it asks again. With tunnels forget removes what connection tracking knows,
 // too: one question is like another.
 func (r *router) forget() {
 	r.t.Helper()
+	if r.forgetNeighbours() {
+		r.settle()
+		r.forgetNeighbours()
+	}
+	if r.tunnels {
+		r.must(r.connections.ConntrackTableFlush(netlink.ConntrackTable))
+	}
+}
+
+// forgetNeighbours reports whether questions were open.
+func (r *router) forgetNeighbours() (asked bool) {
+	r.t.Helper()
+	family := unix.AF_INET
+	if r.family == interception.IPv6 {
+		family = unix.AF_INET6
+	}
 	for _, space := range r.spaces {
-		all, err := space.Netlink().NeighList(0, int(map[bool]uint8{true: unix.AF_INET, false: unix.AF_INET6}[r.family == interception.IPv4]))
+		all, err := space.Netlink().NeighList(0, family)
 		r.must(err)
 		for _, n := range all {
+			asked = asked || n.State == unix.NUD_INCOMPLETE
 			if n.State&unix.NUD_NOARP == 0 {
 				_ = space.Netlink().NeighDel(&n) // it may be gone
 			}
 		}
 	}
-	if r.tunnels {
-		r.must(r.connections.ConntrackTableFlush(netlink.ConntrackTable))
-	}
+	return asked
 }
