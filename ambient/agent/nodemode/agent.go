@@ -173,7 +173,9 @@ func (a *Agent) work(ctx context.Context) time.Time {
 		e, onHost, next := a.take()
 		switch {
 		case onHost:
-			a.report(a.keepHost(ctx))
+			if err := a.keepHost(ctx); ctx.Err() == nil {
+				a.report(err)
+			}
 		case e != nil:
 			a.pass(ctx, e)
 		default:

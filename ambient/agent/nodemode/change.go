@@ -25,20 +25,26 @@ func (a *Agent) keepHost(ctx context.Context) error {
 		return a.clear(ctx)
 	}
 	want, unusable := a.choose(ctx)
-	return errors.Join(a.change(ctx, want), a.look(), unusable)
+	err := a.change(ctx, want)
+	if ctx.Err() != nil {
+		return err // and nothing was seen of the proxy
+	}
+	return errors.Join(err, a.look(), unusable)
 }
 
 // look looks for the proxy's listeners. All pods look again when that is news.
 func (a *Agent) look() error {
 	changed, err := a.host.look()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if changed {
-		a.proxyState.listens, a.proxyState.since = a.host.listens, time.Now()
-		for _, e := range a.entries {
-			a.dueLocked(e)
-		}
+	if !changed {
+		return err
 	}
+	a.mu.Lock()
+	a.proxyState.listens, a.proxyState.since = a.host.listens, time.Now()
+	for _, e := range a.entries {
+		a.dueLocked(e)
+	}
+	a.mu.Unlock()
+	a.options.ObserveProxy(a.host.listens)
 	return err
 }
 

@@ -61,6 +61,9 @@ type Options struct {
 	// kept, or no proxy can be had, and with nil when they can again. The agent goes on trying by
 	// itself. It may be nil.
 	ObserveHost func(error)
+	// ObserveProxy is called when the proxy that gets new connections has its listeners, and when it
+	// has not any more. It may be nil.
+	ObserveProxy func(listens bool)
 	// Count is called for what metrics count. It must not wait, and not call the agent. It may be
 	// nil.
 	Count func(agent.Count)
@@ -89,6 +92,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.ObserveHost == nil {
 		o.ObserveHost = func(error) {}
+	}
+	if o.ObserveProxy == nil {
+		o.ObserveProxy = func(bool) {}
 	}
 	if o.Count == nil {
 		o.Count = func(agent.Count) {}
