@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command node-ambient keeps the pods of one node in ambient mode. It holds their open network
-// namespaces, serves the node's proxy (ztunnel), and has the rules and the host's sets in order.
+// namespaces, serves the node's proxy (ztunnel), and keeps the rules and the host's sets in order.
 //
 //	node-watcher --feed.sock--> node-ambient --ztunnel.sock--> the node's proxy
 //	CNI plugin --pluginevent.sock-->    |
@@ -18,6 +18,14 @@
 //
 // It is a process of its own because it has to outlive the Kubernetes client, which it does not
 // link: a restart of node-watcher costs no connection of the proxy.
+//
+// # Capture on the node
+//
+// With mode node in the settings the node's own namespace captures the pods (package
+// ambient/agent/nodemode). There is no socket for the proxy then, and no record: the host's sets
+// say which pods are captured, and a file beside the records which proxies have interfaces. The
+// program does not start while pods are captured in the other form: they have to leave the mesh
+// first.
 //
 // # Two processes
 //

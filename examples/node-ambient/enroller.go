@@ -9,12 +9,19 @@ import (
 
 	"github.com/meshcni/meshcni/ambient/agent"
 	"github.com/meshcni/meshcni/ambient/agent/event"
+	"github.com/meshcni/meshcni/ambient/agent/nodemode"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podnetns"
 )
 
+// podAgent enrols the pods that the plugin hands over, and gives up those that end.
+type podAgent interface {
+	Enrol(ctx context.Context, pod podnetns.Pod, namespace *os.File) (interception.Decision, error)
+	Leave(ctx context.Context, pod podnetns.Pod, namespace *os.File) (held bool, err error)
+}
+
 // enroller gives the plugin's requests to the agent.
-type enroller struct{ agent *agent.Agent }
+type enroller struct{ agent podAgent }
 
 // Enrol implements [event.Enroller].
 func (e enroller) Enrol(ctx context.Context, pod event.Pod, namespace *os.File) (interception.Decision, error) {
@@ -56,7 +63,7 @@ func podOf(pod event.Pod) podnetns.Pod {
 func codeOf(err error) event.Code {
 	_, refused := errors.AsType[*podnetns.RefusalError](err)
 	switch {
-	case refused, errors.Is(err, agent.ErrReplaced), errors.Is(err, agent.ErrEnded),
+	case refused, errors.Is(err, agent.ErrReplaced), errors.Is(err, agent.ErrEnded), errors.Is(err, nodemode.ErrAddress),
 		errors.Is(err, interception.ErrHostNetns), errors.Is(err, interception.ErrNotNetns):
 		return event.CodeRefused
 	case errors.Is(err, agent.ErrVirtualMachine):

@@ -14,17 +14,31 @@ import (
 	"github.com/meshcni/meshcni/ambient/zds"
 )
 
+// meshAgent knows the pods of the node, and takes them out of the mesh.
+type meshAgent interface {
+	Status(uids ...string) agent.Status
+	Withdraw(ctx context.Context, progress func(agent.Pod), uids ...string) error
+	Readmit()
+}
+
+// insider sees what other programs have in a pod's namespace.
+type insider interface {
+	Foreign(ctx context.Context, uid string) ([]agent.ForeignChain, error)
+}
+
 // keeper answers operators with what the agent knows.
 type keeper struct {
-	agent *agent.Agent
-	pods  *feed.Client
+	agent  meshAgent
+	inside insider // nil if the agent enters no pods
+	pods   *feed.Client
+	host   func() string // why the host is not as it should be
 }
 
 // Pods implements [event.Keeper]. Of a selection it also tells what other programs have in the
 // pods.
 func (k keeper) Pods(ctx context.Context, of event.Selection) (event.Node, error) {
 	node := k.node(of)
-	if of != (event.Selection{}) {
+	if of != (event.Selection{}) && k.inside != nil {
 		k.addForeign(ctx, node.Pods)
 	}
 	return node, nil
@@ -37,7 +51,9 @@ func (k keeper) node(of event.Selection) event.Node {
 		uids = []string{of.UID}
 	}
 	status := k.agent.Status(uids...)
-	node := event.Node{Complete: status.Complete, Withdrawn: status.Withdrawn, Proxy: proxyState(status.Proxy), Pods: []event.PodState{}}
+	node := event.Node{
+		Complete: status.Complete, Withdrawn: status.Withdrawn, Proxy: proxyState(status.Proxy), Host: k.host(), Pods: []event.PodState{},
+	}
 	for _, pod := range status.Pods {
 		if state := podState(pod); of.Matches(state) {
 			node.Pods = append(node.Pods, state)
@@ -54,7 +70,7 @@ func (k keeper) addForeign(ctx context.Context, pods []event.PodState) {
 	ctx, cancel := context.WithTimeout(ctx, foreignTime)
 	defer cancel()
 	for i := range pods {
-		chains, err := k.agent.Foreign(ctx, pods[i].UID)
+		chains, err := k.inside.Foreign(ctx, pods[i].UID)
 		if err != nil {
 			pods[i].ForeignError = err.Error()
 		}

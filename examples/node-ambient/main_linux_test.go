@@ -253,7 +253,7 @@ func TestReports(t *testing.T) {
 	if got := lines(); got != nil {
 		t.Errorf("before it listens, it reports %+v", got)
 	}
-	r.begin()
+	r.begin(false)
 	r.proxy(zds.Event{Connection: 2, Hello: hello})
 	r.proxy(zds.Event{Connection: 2, Request: zds.Request{Kind: zds.KindAdd}, Err: errors.New("refused")})
 	r.proxy(zds.Event{Connection: 1, Err: errors.New("it has ended")})

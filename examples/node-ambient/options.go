@@ -54,10 +54,10 @@ func parse(env environment) (o options, err error) {
 	flags.BoolVar(&o.about, "version", false, "print the version, and end")
 	flags.StringVar(&o.feed, "feed", "", "`socket` of the source of pods (docs/ambient-feed.md)")
 	flags.StringVar(&o.events, "events", "", "`socket` to make for the CNI plugin, in a directory that no other user may write to")
-	flags.StringVar(&o.proxy, "proxy", "", "`socket` to make for the node's proxy, likewise")
+	flags.StringVar(&o.proxy, "proxy", "", "`socket` to make for the node's proxy, likewise; not used with mode node")
 	flags.StringVar(&o.journal, "journal", "",
 		"`directory` of the records, for this program alone; it has to end with the node's boot, as /run does. "+
-			"Beside it is a lock, with the suffix .lock")
+			"Beside it is a lock, with the suffix .lock, and with mode node a file about the node's proxies, with the suffix .node.json")
 	flags.StringVar(&settings, "settings", "{}", "settings of ambient mode as `JSON`")
 	flags.StringVar(&o.roots.Proc, "proc", "/proc", "the host's proc file `system`")
 	flags.StringVar(&netns, "netns", "/run/netns", "`directories` in which container runtimes mount network namespaces, separated by commas")
@@ -71,14 +71,17 @@ func parse(env environment) (o options, err error) {
 	if o.about {
 		return o, nil
 	}
-	if flags.NArg() > 0 || o.feed == "" || o.events == "" || o.proxy == "" || o.journal == "" {
-		return o, errors.New("-feed, -events, -proxy and -journal are needed, and nothing but flags")
+	if flags.NArg() > 0 || o.feed == "" || o.events == "" || o.journal == "" {
+		return o, errors.New("-feed, -events and -journal are needed, and nothing but flags")
 	}
 	if netns != "" {
 		o.roots.Netns = strings.Split(netns, ",")
 	}
 	if o.settings, err = ambientconf.Parse(settings); err != nil {
 		return o, fmt.Errorf("-settings: %w", err)
+	}
+	if o.proxy == "" && !o.settings.OnNode() {
+		return o, errors.New("-proxy is needed, unless the mode is node")
 	}
 	return o, nil
 }

@@ -32,11 +32,11 @@ type reporter struct {
 	proxies map[int]bool // the connections that said hello
 }
 
-// begin reports the node from now on.
-func (r *reporter) begin() {
+// begin reports the node from now on, and whether its namespace captures the pods.
+func (r *reporter) begin(onNode bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.began = true
+	r.began, r.node.OnNode = true, onNode
 	r.line(ambientnews.Line{Node: &r.node})
 }
 
@@ -137,6 +137,32 @@ func (r *reporter) proxy(e zds.Event) {
 		}
 		node.Proxies = len(r.proxies)
 	})
+}
+
+// listens reports whether the proxy has its listeners, where the node's namespace captures the
+// pods: the proxy does not connect.
+func (r *reporter) listens(is bool) {
+	r.change(func(node *ambientnews.Node) {
+		if node.Proxies = 0; is {
+			node.Proxies = 1
+		}
+	})
+}
+
+// host reports why the host is not as it should be; nil if it is.
+func (r *reporter) host(err error) {
+	r.change(func(node *ambientnews.Node) {
+		if node.Host = ""; err != nil {
+			node.Host = err.Error()
+		}
+	})
+}
+
+// hostError returns why the host is not as it should be; empty if it is.
+func (r *reporter) hostError() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.node.Host
 }
 
 // change reports the node, if that has changed.

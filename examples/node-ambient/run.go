@@ -12,15 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/meshcni/meshcni/ambient"
-	"github.com/meshcni/meshcni/ambient/agent"
 	"github.com/meshcni/meshcni/ambient/agent/event"
 	"github.com/meshcni/meshcni/ambient/agent/feed"
-	"github.com/meshcni/meshcni/ambient/zds"
-	"github.com/meshcni/meshcni/examples/internal/ambientconf"
-	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/journal"
-	"github.com/meshcni/meshcni/interception/podnetns"
 	"github.com/meshcni/meshcni/internal/footprint"
 )
 
@@ -83,12 +76,15 @@ func serveInTurn(ctx context.Context, o options, report *reporter, log *slog.Log
 // serve runs the agent, with its feed and the plugin's socket, until the context ends, one of them
 // fails, or a newer process takes over. What takes time and writes nothing comes before the turn.
 func serve(ctx context.Context, o options, started time.Duration, report *reporter, log *slog.Logger) (err error) {
-	settings, err := agentOptions(ctx, o, report, log)
+	if err := o.checkForm(); err != nil {
+		return err
+	}
+	captures, err := newForm(ctx, o, report, log)
 	if err != nil {
 		return err
 	}
-	if settings.Host != nil {
-		defer func() { err = errors.Join(err, settings.Host.Close()) }()
+	if captures.host != nil {
+		defer func() { err = errors.Join(err, captures.host.Close()) }()
 	}
 	turn, err := awaitTurn(ctx, o, started, patience, log)
 	if err != nil {
@@ -98,25 +94,28 @@ func serve(ctx context.Context, o options, started time.Duration, report *report
 		return err
 	}
 	defer func() { err = errors.Join(err, turn.close()) }()
-	return work(ctx, o, settings, turn, report, log)
+	if err := o.checkForm(); err != nil { // the process before may have captured pods since
+		return err
+	}
+	return work(ctx, o, captures, turn, report, log)
 }
 
 // work is serve for a process that has the turn.
-func work(ctx context.Context, o options, settings agent.Options, turn *turn, report *reporter, log *slog.Logger) error {
+func work(ctx context.Context, o options, captures form, turn *turn, report *reporter, log *slog.Logger) error {
 	logged := logFeed(ctx, log)
 	pods := feed.NewClient(o.feed, feed.ClientOptions{Observe: func(e feed.Event) {
 		logged(e)
 		report.feed(e)
 	}})
-	settings.Feed, settings.Annotator, settings.Observe, settings.Count = pods, pods, report.pod, report.count
-	node, err := agent.New(ctx, settings)
+	node, err := captures.open(ctx, pods)
 	if err != nil {
 		return err
 	}
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	plugin, err := event.Listen(ctx, o.events, event.Options{
-		Enroller: enroller{node}, Leaver: enroller{node}, Keeper: keeper{node, pods}, HandOver: turn.handOver(end), HostRoot: o.hostRoot,
+		Enroller: enroller{node.plugin}, Leaver: enroller{node.plugin}, Keeper: keeper{node.operators, node.inside, pods, report.hostError},
+		HandOver: turn.handOver(end), HostRoot: o.hostRoot,
 		Observe: func(outcome event.Outcome) {
 			log.Log(ctx, levelOf(outcome.Err), "request at the event socket", "path", outcome.Path, "pod", outcome.Pod.String(),
 				"decision", outcome.Decision.String(), "error", outcome.Err, "duration", outcome.Duration.String())
@@ -126,11 +125,11 @@ func work(ctx context.Context, o options, settings agent.Options, turn *turn, re
 	if err != nil {
 		end(err) // the agent closes what it has opened
 	} else {
-		report.begin()
+		report.begin(o.settings.OnNode())
 	}
 	var group sync.WaitGroup
 	group.Go(func() { pods.Run(working) })
-	group.Go(func() { end(node.Run(working)) })
+	group.Go(func() { end(node.run(working)) })
 	if plugin != nil {
 		group.Go(func() { end(plugin.Serve(working)) })
 	}
@@ -166,52 +165,4 @@ func levelOf(err error) slog.Level {
 		return slog.LevelWarn
 	}
 	return slog.LevelDebug
-}
-
-// agentOptions returns the agent's options, apart from its feed. The caller closes the host's
-// namespace.
-func agentOptions(ctx context.Context, o options, report *reporter, log *slog.Logger) (agent.Options, error) {
-	policy, err := o.settings.Policy()
-	if err != nil {
-		return agent.Options{}, err
-	}
-	drain, err := o.settings.Drain()
-	if err != nil {
-		return agent.Options{}, err
-	}
-	planes, err := chooseDataplanes(ctx, o.settings, log)
-	if err != nil {
-		return agent.Options{}, err
-	}
-	finder, err := podnetns.NewFinder(o.roots)
-	if err != nil {
-		return agent.Options{}, err
-	}
-	var host *interception.Netns
-	if !o.settings.NoHost {
-		if host, err = interception.HostNetns(interception.NetnsOptions{ProcRoot: o.roots.Proc}); err != nil {
-			return agent.Options{}, err
-		}
-	}
-	return agent.Options{
-		Socket: o.proxy, Dataplane: planes.chosen, Sets: planes.chosen, TakeOver: planes.foreign, Finder: finder,
-		Journal: journal.Journal{Directory: o.journal}, Owner: ambientconf.Owner, Policy: policy, Vocabulary: ambient.Istio(),
-		Defaults: ambient.DefaultOverrides(o.settings.DNS), Numbers: ambient.IstioNumbers(), Host: host, Branches: !o.settings.NoBranches,
-		Closed: o.settings.Closed, CaptureExisting: o.settings.CaptureExisting, DrainTimeout: drain,
-		WithoutNotices: func(err error) {
-			log.Warn("changes of rules by other programs are found in rounds only: grant NET_BROADCAST to have them noticed", "error", err)
-		},
-		ObserveHost: func(err error) {
-			if err != nil {
-				log.Error("the host's rules are not as they should be", "error", err)
-				return
-			}
-			log.Info("the host's rules are as they should be again")
-		},
-		Proxy: zds.Options{Observe: func(e zds.Event) {
-			report.proxy(e)
-			log.Log(ctx, levelOf(e.Err), "proxy", "connection", e.Connection, "request", e.Request.Kind.String(),
-				"pod", e.Request.Workload.UID, "error", e.Err)
-		}},
-	}, nil
 }

@@ -16,8 +16,11 @@ type Node struct {
 	Complete bool `json:"complete"`
 	// Withdrawn reports whether all pods were taken out of the mesh by command.
 	Withdrawn bool `json:"withdrawn,omitempty"`
-	// Proxy is how the node's proxy is connected.
+	// Proxy is how the node's proxy is connected. Where the node's namespace captures the pods, the
+	// proxy does not connect to the agent: it counts as connected while it has its listeners.
 	Proxy ProxyState `json:"proxy"`
+	// Host is why the rules of the host are not as they should be; empty if they are.
+	Host string `json:"host,omitempty"`
 	// Pods are those that were asked for, by name.
 	Pods []PodState `json:"pods"`
 }

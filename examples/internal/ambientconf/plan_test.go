@@ -3,6 +3,7 @@
 package ambientconf_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/meshcni/meshcni/ambient"
@@ -37,6 +38,35 @@ func TestWholePlan(t *testing.T) {
 		_, has := plan.Set(ambient.ProbeSet(interception.IPv4))
 		if has == settings.NoHost {
 			t.Errorf("%+v: the plan has the host's sets: %t", settings, has)
+		}
+	}
+}
+
+// TestWholePlanOnNode has the rules of the host and those of the proxy.
+func TestWholePlanOnNode(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{"veth", "vxlan"} {
+		for _, dns := range []bool{false, true} {
+			plan, err := ambientconf.Config{Mode: ambientconf.ModeNode, Way: way, ProxyNamespace: "mesh", DNS: dns}.WholePlan()
+			if err == nil {
+				err = plan.Validate()
+			}
+			if err != nil {
+				t.Errorf("%s: %v", way, err)
+				continue
+			}
+			actions := map[string]bool{}
+			for _, rule := range plan.Rules() {
+				actions[fmt.Sprintf("%T", rule.Action)] = true
+			}
+			for _, want := range []string{"interception.TProxyTo", "interception.SetConnMark", "interception.Reject"} {
+				if !actions[want] {
+					t.Errorf("%s: no rule has the action %s among %v", way, want, actions)
+				}
+			}
+			if _, has := plan.Set(ambient.MeshedSet(interception.IPv6)); !has {
+				t.Errorf("%s: the plan has no set of pods", way)
+			}
 		}
 	}
 }

@@ -49,10 +49,16 @@ type Node struct {
 	Complete bool `json:"complete"`
 	// Feed is why the connection to the source of pods failed last; empty while there is one.
 	Feed string `json:"feed,omitempty"`
-	// Proxies is how many proxies are connected: two while one replaces the other.
+	// OnNode reports whether the node's namespace captures the pods.
+	OnNode bool `json:"onNode,omitempty"`
+	// Proxies is how many proxies are connected: two while one replaces the other. With OnNode no
+	// proxy connects, and it is 1 while the node's proxy has its listeners.
 	Proxies int `json:"proxies"`
 	// Lost is why the last connection of a proxy ended; empty if none has ended.
 	Lost string `json:"lost,omitempty"`
+	// Host is why the rules of the host are not as they should be, or with OnNode those of the
+	// proxy's namespace, or why a proxy cannot be used; empty if all is as it should be.
+	Host string `json:"host,omitempty"`
 }
 
 // Count is something that has happened.

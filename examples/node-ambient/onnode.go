@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/ambient/agent/feed"
+	"github.com/meshcni/meshcni/ambient/agent/nodemode"
+	"github.com/meshcni/meshcni/examples/internal/ambientconf"
+)
+
+// openOnNode returns what opens the agent that captures pods in the node's namespace.
+func (s surroundings) openOnNode() func(context.Context, *feed.Client) (formAgent, error) {
+	return func(_ context.Context, pods *feed.Client) (formAgent, error) {
+		node, err := nodemode.New(nodemode.Options{
+			Dataplane: s.planes.chosen, Sets: s.planes.chosen, Finder: s.finder, State: s.nodeState(), Owner: ambientconf.Owner,
+			Policy: s.policy, Vocabulary: ambient.Istio(), Numbers: ambient.IstioNodeNumbers(), Host: s.host, Way: s.settings.ProxyWay(),
+			DNS: s.settings.DNS, Closed: s.settings.Closed, Feed: pods, Annotator: pods, Observe: s.report.pod, Count: s.report.count,
+			WithoutNotices: s.withoutNotices, ObserveHost: s.observeHost,
+			ObserveProxy: func(listens bool) {
+				s.report.listens(listens)
+				s.log.Info("the node's proxy", "listens", listens)
+			},
+		})
+		if err != nil {
+			return formAgent{}, err
+		}
+		return formAgent{plugin: node, operators: onNode{node}, run: node.Run}, nil
+	}
+}
+
+// onNode is an agent whose proxy does not connect. What its status says of the host is not told as
+// an error of the proxy's connection.
+type onNode struct{ *nodemode.Agent }
+
+// Status is that of the agent.
+func (n onNode) Status(uids ...string) agent.Status {
+	status := n.Agent.Status(uids...)
+	status.Proxy.Err = nil
+	return status
+}

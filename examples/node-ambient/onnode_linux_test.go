@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/event"
+	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
+	"github.com/meshcni/meshcni/examples/internal/ambientconf"
+	"github.com/meshcni/meshcni/examples/internal/ambientnews"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/choice/standard"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/interception/iptables"
+	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
+	"github.com/meshcni/meshcni/internal/testing/transparent"
+)
+
+// captor is a node made of namespaces, whose own namespace captures its pods: one pod of the mesh,
+// one for the proxy, and a pod on another node.
+type captor struct {
+	t                *testing.T
+	dir              string
+	source           *source
+	node             *nodes.Node
+	web, own, remote *nodes.Place // own is the proxy's
+	proxy            *transparent.Proxy
+	args             []string
+}
+
+// proxyUID and webUID are the UIDs of the pods.
+const (
+	webUID   = "1c6b2f1e-9d3c-4f7a-8a51-000000000001"
+	proxyUID = "1c6b2f1e-9d3c-4f7a-8a51-000000000002"
+)
+
+func newCaptor(t *testing.T, settings string) *captor {
+	t.Helper()
+	both := nodes.New(t)
+	families := []interception.Family{interception.IPv4, interception.IPv6}
+	c := &captor{t: t, node: both[0], remote: both[1].NewPod("remote", families...)}
+	c.web, c.own = c.node.NewPod(webUID, families...), c.node.NewPod(proxyUID, families...)
+	for _, place := range []*nodes.Place{c.web, c.remote} {
+		stop, err := place.Serve(8080)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(stop)
+	}
+	c.proxy = transparent.Start(t, c.own)
+	c.dir, c.source = feedPods(t, c.objects()...)
+	c.args = []string{
+		"-feed=" + c.path("feed"), "-events=" + c.path("pluginevent.sock"), "-journal=" + c.path("records"), "-proc=" + c.node.Roots().Proc,
+		"-netns=" + strings.Join(c.node.Roots().Netns, ","), `-settings={"mode":"node","proxyNamespace":"mesh"` + settings + `}`,
+	}
+	return c
+}
+
+func (c *captor) path(name string) string { return filepath.Join(c.dir, name) }
+
+// objects are the API server's of both pods. That of the pod of the mesh has no address yet.
+func (c *captor) objects() []ambient.Pod {
+	web := webPod()
+	web.UID, web.Phase = webUID, "Running"
+	return []ambient.Pod{web, {
+		Pod:       interception.Pod{Namespace: "mesh", Name: "ztunnel-x", UID: proxyUID, Labels: map[string]string{"app": "ztunnel"}},
+		Addresses: c.own.Addresses, Phase: "Running", Ready: true, Created: time.Unix(1, 0),
+	}}
+}
+
+// enrol does what the plugin does, as soon as a process serves.
+func (c *captor) enrol() error {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	pod := event.Pod{Namespace: "shop", Name: "web-0", UID: webUID, Container: "3e1c", Addresses: c.web.Addresses}
+	decision, err := event.Enrol(ctx, c.path("pluginevent.sock"), pod, c.web.Netns.File())
+	if err == nil && !decision.Capture {
+		err = fmt.Errorf("the pod is not captured: %s", decision)
+	}
+	return err
+}
+
+// captured tests whether the connections of the pod go through the proxy, and come back.
+func (c *captor) captured(want bool) {
+	c.t.Helper()
+	for _, ends := range [][2]*nodes.Place{{c.web, c.remote}, {c.remote, c.web}} {
+		for _, address := range ends[1].Addresses {
+			c.proxy.Takings() // forget
+			if _, err := ends[0].Visit(c.t.Context(), "tcp", netip.AddrPortFrom(address, 8080)); err != nil {
+				c.t.Errorf("%s to %s: %v", ends[0].Name, address, err)
+			}
+			if taken := c.proxy.Takings(); len(taken) > 0 != want {
+				c.t.Errorf("%s to %s: the proxy has taken %v, want captured %t", ends[0].Name, address, taken, want)
+			}
+		}
+	}
+}
+
+// state returns what the host's namespace has of the program.
+func (c *captor) state() interception.State {
+	c.t.Helper()
+	all, err := standard.Candidates(nftables.Options{}, iptables.Options{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var joined interception.State
+	for _, one := range all {
+		state, err := one.Dataplane.Observe(c.t.Context(), c.node.Host.Netns, ambientconf.Owner)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if len(state.Objects) > len(joined.Objects) {
+			joined = state
+		}
+	}
+	return joined
+}
+
+// members returns the members of the sets, with their owners.
+func (c *captor) members() (all []string) {
+	c.t.Helper()
+	for _, members := range c.state().Owners {
+		for address, uid := range members {
+			all = append(all, uid+" "+address.String())
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// wantMembers tests that the sets have the pod's addresses alone.
+func (c *captor) wantMembers() {
+	c.t.Helper()
+	var want []string
+	for _, address := range c.web.Addresses {
+		want = append(want, webUID+" "+address.String())
+	}
+	slices.Sort(want)
+	if got := c.members(); !slices.Equal(got, want) {
+		c.t.Errorf("the sets hold %q, want %q", got, want)
+	}
+}
+
+// dump lists the rules, routes, links and settings of a namespace.
+func (c *captor) dump(of *nodes.Place) string {
+	c.t.Helper()
+	return sandboxtest.Run(c.t, of.Netns.File(), "", "sh", "-ec", `nft list ruleset; ip rule; ip -6 rule
+		ip route show table all | { grep -v 'proto kernel' || true; }; ip -6 route show table all | { grep -v 'proto kernel' || true; }
+		ip -br link | sed 's/[@ ].*//' | sort; sysctl -a -r 'net\.ipv4\.conf\..*\.rp_filter'`)
+}
+
+// TestOnNode has the node's namespace capture a pod, with each dataplane and by each kind of wires:
+// the plugin's event adds the member, and the proxy takes the pod's connections, also without the
+// program.
+func TestOnNode(t *testing.T) {
+	t.Parallel()
+	for name, settings := range map[string]string{
+		"chosen": "", "nftables and vxlan": `,"dataplane":"nftables","way":"vxlan"`, "iptables": `,"dataplane":"iptables","dns":true`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCaptor(t, settings)
+			lines, end := launch(t, c.args...)
+			awaitSocket(t, c.path("pluginevent.sock"))
+			if err := c.enrol(); err != nil {
+				t.Fatal(err)
+			}
+			c.captured(true)
+			c.wantMembers()
+			if status := <-c.source.statuses; status != ambient.StatusEnabled {
+				t.Errorf("the source is asked for the status %q", status)
+			}
+			c.wantReports(lines)
+			if _, err := os.Lstat(c.path("records")); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("records of namespaces: %v, want none", err)
+			}
+			if code := end(); code != exitOK {
+				t.Errorf("exit code %d", code)
+			}
+			for line := range lines { // that follow
+				if line.Node != nil && (line.Node.Host != "" || line.Node.Proxies != 1) {
+					t.Errorf("at its end the program reports %+v", *line.Node)
+				}
+			}
+			c.wantMembers()
+			c.captured(true)
+		})
+	}
+}
+
+// wantReports reads what the program reports, until the pod is as wanted and the proxy listens.
+func (c *captor) wantReports(lines <-chan ambientnews.Line) {
+	c.t.Helper()
+	var pod ambientnews.Pod
+	var node ambientnews.Node
+	counts := map[string]int{}
+	for !pod.Wanted || pod.Step != "" || !node.Complete || node.Proxies != 1 || counts["edit add"] == 0 {
+		switch line := <-lines; {
+		case line.Pod != nil:
+			pod = *line.Pod
+		case line.Node != nil:
+			node = *line.Node
+		case line.Count != nil:
+			counts[line.Count.What+" "+line.Count.Of] += line.Count.Times
+		}
+	}
+	if want := (ambientnews.Node{Complete: true, OnNode: true, Proxies: 1}); node != want {
+		c.t.Errorf("the program reports of the node %+v, want %+v", node, want)
+	}
+	if pod.UID != webUID || pod.Rules != "planned" || pod.Proxy != "serves" || pod.Status != "enabled" || pod.Error != "" {
+		c.t.Errorf("the program reports of the pod %+v", pod)
+	}
+}
+
+// TestOnNodeTellsOfProxyAndHost has a proxy that ends, and then one that cannot be used: operators
+// and the daemon learn of both.
+func TestOnNodeTellsOfProxyAndHost(t *testing.T) {
+	t.Parallel()
+	c := newCaptor(t, "")
+	lines, _ := launch(t, c.args...)
+	awaitSocket(t, c.path("pluginevent.sock"))
+	if err := c.enrol(); err != nil {
+		t.Fatal(err)
+	}
+	asked, err := event.Pods(t.Context(), c.path("pluginevent.sock"), web())
+	if err != nil || asked.Proxy.Connection != event.ProxyConnected || asked.Host != "" || len(asked.Pods) != 1 {
+		t.Fatalf("%+v, %v", asked, err)
+	}
+	if got := asked.Pods[0]; !got.InSets || got.Rules != "planned" || got.Listeners != "serves" || got.Status != "enabled" || got.ForeignError != "" {
+		t.Errorf("the pod is %+v", got)
+	}
+	awaitNode(lines, func(node ambientnews.Node) bool { return node.Proxies == 1 })
+	c.proxy.Stop()
+	awaitNode(lines, func(node ambientnews.Node) bool { return node.Proxies == 0 })
+	unusable := c.objects()[1]
+	unusable.UID, unusable.Name, unusable.HostNetwork, unusable.Created = "7f0c", "ztunnel-y", true, time.Unix(2, 0)
+	c.source.changes <- ambient.Change{Pods: []ambient.Pod{unusable}}
+	awaitNode(lines, func(node ambientnews.Node) bool { return strings.Contains(node.Host, "mesh/ztunnel-y is ready") })
+	asked, err = event.Pods(t.Context(), c.path("pluginevent.sock"), event.Selection{})
+	if err != nil || !strings.Contains(asked.Host, "the node's own network") || asked.Proxy.Connection != event.ProxyLost || asked.Proxy.Error != "" {
+		t.Errorf("%+v, %v", asked, err)
+	}
+	c.source.changes <- ambient.Change{Gone: []string{"7f0c"}}
+	awaitNode(lines, func(node ambientnews.Node) bool { return node.Host == "" })
+}
+
+// awaitNode waits until the program reports a state of the node.
+func awaitNode(lines <-chan ambientnews.Line, is func(ambientnews.Node) bool) {
+	for line := range lines {
+		if line.Node != nil && is(*line.Node) {
+			return
+		}
+	}
+}
+
+// TestOnNodeIsWithdrawn takes all pods out of the mesh. The host and the proxy's namespace are then
+// as they were, and so they stay. The file about the proxies is gone.
+func TestOnNodeIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{"veth", "vxlan"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			c := newCaptor(t, `,"dataplane":"nftables","way":"`+way+`"`)
+			before, proxyBefore := c.dump(c.node.Host), c.dump(c.own)
+			_, end := launch(t, c.args...)
+			awaitSocket(t, c.path("pluginevent.sock"))
+			if err := c.enrol(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Lstat(c.path("records.node.json")); err != nil || c.dump(c.node.Host) == before {
+				t.Fatalf("the host is as before, or has no file about its proxy: %v", err)
+			}
+			var out []string
+			left, err := event.Withdraw(t.Context(), c.path("pluginevent.sock"), event.Selection{}, func(pod event.PodState) { out = append(out, pod.String()) })
+			if err != nil || len(left) > 0 || !slices.Equal(out, []string{"shop/web-0"}) {
+				t.Fatalf("out %q, left %v, %v", out, left, err)
+			}
+			for want := range slices.Values([]ambient.Status{ambient.StatusEnabled, ambient.NoStatus}) {
+				if status := <-c.source.statuses; status != want {
+					t.Errorf("the source is asked for the status %q, want %q", status, want)
+				}
+			}
+			for range 2 {
+				if after := c.dump(c.node.Host); after != before {
+					t.Errorf("the host has\n%s\nwant\n%s", after, before)
+				}
+				if after := c.dump(c.own); after != proxyBefore {
+					t.Errorf("the proxy's namespace has\n%s\nwant\n%s", after, proxyBefore)
+				}
+				if _, err := os.Lstat(c.path("records.node.json")); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("the file about the proxies: %v, want none", err)
+				}
+				c.captured(false)
+				end()
+			}
+		})
+	}
+}
+
+// TestOnNodeIsHandedOver is a rolling update: connections of the pod go through the proxy at any
+// time, and each process that serves enrols pods.
+func TestOnNodeIsHandedOver(t *testing.T) {
+	t.Parallel()
+	c := newCaptor(t, "")
+	program := build(t)
+	older := begin(t, program, c.args...)
+	awaitSocket(t, c.path("pluginevent.sock"))
+	if err := c.enrol(); err != nil {
+		t.Fatal(err)
+	}
+	c.captured(true)
+	stood := c.dump(c.node.Host)
+	newer := begin(t, program, c.args...)
+	older.await("stands by")
+	c.captured(true)
+	newer.await(`"proxies":1`)
+	if err := c.enrol(); err != nil {
+		t.Fatal(err)
+	}
+	if err := newer.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = newer.cmd.Wait() // it was killed
+	c.captured(true)
+	older.await("serves again")
+	older.await(`"proxies":1`)
+	if err := c.enrol(); err != nil {
+		t.Fatal(err)
+	}
+	c.captured(true)
+	c.wantMembers()
+	if now := c.dump(c.node.Host); now != stood {
+		t.Errorf("the host has\n%s\nwant\n%s", now, stood)
+	}
+	older.end()
+}
+
+// TestOtherForm starts the program where the pods are captured in the other form: it changes
+// nothing, and says what to do. Where they have left the mesh, it serves.
+func TestOtherForm(t *testing.T) {
+	t.Parallel()
+	c := newCaptor(t, "")
+	inPod := slices.Concat(c.args[:len(c.args)-1], []string{"-proxy=" + c.path("proxy"), `-settings={"proxyNamespace":"mesh"}`})
+	_, end := launch(t, inPod...) // without a pod
+	for !strings.Contains(c.dump(c.node.Host), string(ambient.ProbeSet(interception.IPv4))) {
+		if err := t.Context().Err(); err != nil {
+			t.Fatal("the host has no set for probes")
+		}
+	}
+	end()
+	_, end = launch(t, c.args...)
+	awaitServed(t, c.path("pluginevent.sock"))
+	if err := c.enrol(); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	stood := c.dump(c.node.Host)
+	if strings.Contains(stood, string(ambient.ProbeSet(interception.IPv4))) {
+		t.Errorf("the host has the rules of both forms:\n%s", stood)
+	}
+	c.refuses(inPod, `they are in mode "node"`)
+	if now := c.dump(c.node.Host); now != stood {
+		t.Errorf("the host has\n%s\nwant\n%s", now, stood)
+	}
+	c.captured(true)
+	_, end = launch(t, c.args...)
+	awaitServed(t, c.path("pluginevent.sock"))
+	if left, err := event.Withdraw(t.Context(), c.path("pluginevent.sock"), event.Selection{}, func(event.PodState) {}); err != nil || len(left) > 0 {
+		t.Fatalf("left %v, %v", left, err)
+	}
+	end()
+	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{})
+	_, end = launch(t, inPod...)
+	awaitServed(t, c.path("pluginevent.sock"))
+	proxy := startProxy(t, c.dir)
+	c.source.changes <- ambient.Change{Pods: []ambient.Pod{webPod()}}
+	if _, err := enrol(t, c.path("pluginevent.sock"), pod, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	c.refuses(c.args, `they are in mode "in-pod"`)
+	relayed(t, pod, proxy, 1)
+}
+
+// refuses tests that the program does not serve, and says why and what to do.
+func (c *captor) refuses(args []string, why string) {
+	c.t.Helper()
+	var log strings.Builder
+	code := run(c.t.Context(), environment{args: args, stdout: &strings.Builder{}, stderr: &log})
+	if text := strings.ReplaceAll(log.String(), `\"`, `"`); code != exitFailure || !strings.Contains(text, why) ||
+		!strings.Contains(text, "install-cni ambient withdraw --all") {
+		c.t.Errorf("exit code %d: %s", code, text)
+	}
+}
+
+// awaitServed waits until a process answers at the socket, which may be an earlier one's.
+func awaitServed(t *testing.T, socket string) {
+	t.Helper()
+	for {
+		if _, err := event.Pods(t.Context(), socket, event.Selection{UID: "none"}); err == nil {
+			return
+		}
+		if err := t.Context().Err(); err != nil {
+			t.Fatal("the program does not answer")
+		}
+	}
+}
