@@ -204,6 +204,8 @@ func TestRefusals(t *testing.T) {
 		"profile: minimal":                                                  "profile: the other profiles do nothing here",
 		"ambient: {enabled: true}\nwatchPods: false":                        "ambient.enabled: ambient mode needs watchPods",
 		"ambient: {dnsCaptures: true}":                                      "'/ambient': additional properties 'dnsCaptures' not allowed",
+		"ambient: {mode: ebpf}":                                             "'/ambient/mode'",
+		"ambient: {way: geneve}":                                            "'/ambient/way'",
 		"ambient: {enablementSelectors: [{podSelecter: {}}]}":               "additional properties 'podSelecter' not allowed",
 		"ambient: {dnsCapture: false}\nsettings: {ambientDnsCapture: true}": "ambient.dnsCapture and settings.ambientDnsCapture are the same, and differ",
 		"capabilities: [SYS_MODULE]":                                        "'/capabilities/0'",
@@ -227,6 +229,7 @@ func TestNotes(t *testing.T) {
 		{"v1.34.4-gke.100", "{}", "set platform=gke", ""},
 		{"v1.34.4", "ambient: {enabled: true}", "connects to /var/run/ztunnel/ztunnel.sock.", "does nothing here"},
 		{"v1.34.4", "ambient: {enabled: false}", "rollout", "Ambient"},
+		{"v1.34.4", "ambient: {enabled: true, mode: node}", "label app=ztunnel in istio-system.", "ztunnel.sock"},
 		{"v1.34.4", "variant: debug", "The value variant does nothing here: there is one image.", ""},
 	} {
 		release := standard()

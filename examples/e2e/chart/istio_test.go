@@ -167,6 +167,46 @@ func TestAmbientValues(t *testing.T) {
 	}
 }
 
+// TestAmbientMode checks that the values of the capture on the node become settings, which take
+// precedence, that the mode has the same permissions as the other one, and that the proxy gets no
+// socket.
+func TestAmbientMode(t *testing.T) {
+	t.Parallel()
+	inPod := render(t, "ambient: {enabled: true}")
+	for text, want := range map[string][]string{
+		"ambient: {enabled: true, mode: node, way: vxlan}": {
+			`{name: AMBIENT_MODE, value: "node"}`, `{name: AMBIENT_WAY, value: "vxlan"}`, `{name: AMBIENT_DNS_CAPTURE, value: "false"}`,
+		},
+		"profile: ambient\nambient: {mode: node, dnsCapture: true}": {`{name: AMBIENT_DNS_CAPTURE, value: "true"}`},
+		"settings: {ambientEnabled: true, ambientMode: node}":       {`{name: AMBIENT_MODE, value: "node"}`},
+		"ambient: {enabled: true, mode: in-pod, way: veth}\nsettings: {ambientMode: node, ambientWay: vxlan}": {
+			`{name: AMBIENT_MODE, value: "node"}`, `{name: AMBIENT_WAY, value: "vxlan"}`,
+		},
+	} {
+		r := render(t, text)
+		daemon := find(t, r, "DaemonSet").Text
+		for _, one := range want {
+			if !strings.Contains(daemon, one) {
+				t.Errorf("%s: there is no %s in\n%s", text, one, daemon)
+			}
+		}
+		if strings.Contains(daemon, "ztunnel") {
+			t.Errorf("%s: a directory for a socket is mounted:\n%s", text, daemon)
+		}
+		if diff := cmp.Diff(inPod.Permissions(), r.Permissions()); diff != "" {
+			t.Errorf("%s: other permissions than in the pods (-there +here):\n%s", text, diff)
+		}
+	}
+	for _, text := range []string{"ambient: {enabled: true, mode: in-pod}", "ambient: {enabled: true}\nsettings: {ambientMode: in-pod}"} {
+		if daemon := find(t, render(t, text), "DaemonSet").Text; !strings.Contains(daemon, "{name: ztunnel, mountPath: /var/run/ztunnel}") {
+			t.Errorf("%s: there is no directory for the proxy's socket:\n%s", text, daemon)
+		}
+	}
+	if daemon := find(t, render(t, "ambient: {mode: node, way: vxlan}"), "DaemonSet").Text; strings.Contains(daemon, "AMBIENT") {
+		t.Errorf("ambient mode is off, and set up:\n%s", daemon)
+	}
+}
+
 // TestGlobalGivesWay checks that this chart's values override global ones, which belong to other
 // charts too.
 func TestGlobalGivesWay(t *testing.T) {

@@ -29,6 +29,14 @@ true
 {{- end -}}
 {{- end -}}
 
+{{- /* meshcni.ambientMode is where the values in effect have pods captured in ambient mode: in-pod or node; empty if it is off. */ -}}
+{{- define "meshcni.ambientMode" -}}
+{{- if include "meshcni.ambient" . -}}
+{{- $set := dig "settings" "ambientMode" "" . -}}
+{{- $set | default (dig "ambient" "mode" "" .) | default "in-pod" -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* meshcni.looksIntoPods is not empty if the values in effect have the daemon enter its node's pods. */ -}}
 {{- define "meshcni.looksIntoPods" -}}
 {{- if or (include "meshcni.repairsInPlace" .) (include "meshcni.ambient" .) -}}
@@ -54,7 +62,12 @@ true
 {{- $_ := set $own "REPAIR_REPAIR_PODS" "true" -}}
 {{- end -}}
 {{- if include "meshcni.ambient" $values -}}
-{{- $_ := set $own "AMBIENT_DNS_CAPTURE" "true" -}}
+{{- $_ := set $own "AMBIENT_DNS_CAPTURE" (eq (include "meshcni.ambientMode" $values) "in-pod" | toString) -}}
+{{- range $value, $name := dict "mode" "AMBIENT_MODE" "way" "AMBIENT_WAY" -}}
+{{- with dig "ambient" $value "" $values -}}
+{{- $_ := set $own $name . -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if include "meshcni.looksIntoPods" $values -}}
 {{- $_ := set $own "MOUNTED_PROC_DIR" "/host/proc" -}}

@@ -19,6 +19,12 @@ import (
 // Ambient are the settings of ambient mode.
 type Ambient struct {
 	Enabled bool
+	// Mode is where pods are captured, one of [ambientconf.ModeInPod] and [ambientconf.ModeNode];
+	// empty for in the pods.
+	Mode string
+	// Way is the kind of the wires to the proxy for capture on the node: "veth", "vxlan", or empty for
+	// "veth".
+	Way string
 	// Selectors select the pods; nil stands for Istio's.
 	Selectors []ambient.Selector
 	DNS       bool // queries are captured, too
@@ -53,6 +59,13 @@ func inAmbientMode() []Setting {
 	t.add("ambient-enabled", "false", boolean(func(s *Settings) *bool { return &s.Ambient.Enabled }),
 		"the pods that ambient-enablement-selector selects are captured and served by the node's proxy (ztunnel) instead of a sidecar; "+
 			"needs node-name, and a role with list and watch of namespaces and patch of pods/status")
+	t.add("ambient-mode", ambientconf.ModeInPod,
+		oneOf(func(s *Settings) *string { return &s.Ambient.Mode }, ambientconf.ModeInPod, ambientconf.ModeNode, ""),
+		"where pods are captured: in-pod, in their own network namespaces, which the node's proxy enters, too; node, in the node's, "+
+			"for a transparent proxy in a pod of its own and for pods that no program may enter")
+	t.add("ambient-way", ambient.WayVeth.String(),
+		oneOf(func(s *Settings) *string { return &s.Ambient.Way }, ambient.WayVeth.String(), ambient.WayVXLAN.String(), ""),
+		"with ambient-mode=node, how the node reaches the proxy's pod: veth, pairs of virtual interfaces; vxlan, tunnels over the pods' network")
 	t.add("ambient-enablement-selector", "", selectors(),
 		"which pods, as a YAML or JSON list of a podSelector and a namespaceSelector each; empty: the label istio.io/dataplane-mode=ambient "+
 			"of the pod or its namespace, unless the pod's is none")
@@ -141,6 +154,9 @@ func (s Settings) AmbientConfig() (*ambientconf.Config, error) {
 		Selectors: selectors, ExcludeNamespaces: s.ExcludeNamespaces, ProxyNamespace: s.ambientProxyNamespace(), DNS: a.DNS, Closed: a.Closed,
 		CaptureExisting: a.Existing == existingCapture, NoBranches: !a.Branches, DrainTimeout: string(a.DrainTimeout),
 	}
+	if a.onNode() {
+		config.Mode, config.Way = a.Mode, a.Way
+	}
 	if chosen := (pluginconf.Config{Dataplane: s.PluginDataplane, NativeNFTables: s.NativeNFTables}).Chosen(); chosen != pluginconf.Auto {
 		config.Dataplane = chosen
 	}
@@ -163,10 +179,26 @@ func (s Settings) ambientProxyNamespace() string {
 // EventSocket is where the program of ambient mode takes the plugin's requests.
 func (s Settings) EventSocket() string { return filepath.Join(s.RunDir, "pluginevent.sock") }
 
-// ambientNeeds requires the node's name in ambient mode.
+// onNode reports whether the node's namespace captures the pods.
+func (a Ambient) onNode() bool { return a.Mode == ambientconf.ModeNode }
+
+// ambientNeeds requires what ambient mode needs, and refuses what it cannot do where pods are
+// captured.
 func (s Settings) ambientNeeds() error {
-	if s.Ambient.Enabled && s.NodeName == "" {
+	a := s.Ambient
+	switch {
+	case !a.Enabled:
+		return nil
+	case s.NodeName == "":
 		return errors.New("ambient-enabled is set, but the node's name is unknown: set node-name")
+	case a.onNode() && s.ambientProxyNamespace() == "":
+		return errors.New("ambient-mode is node, but the namespace of the proxy's pods is unknown: set ambient-proxy-namespace")
+	case a.onNode() && a.Existing == existingCapture:
+		return errors.New("ambient-existing is capture, but ambient-mode=node leaves the connections of a running pod alone: " +
+			"remove ambient-existing, or set ambient-mode=in-pod")
+	case !a.onNode() && a.Way == ambient.WayVXLAN.String():
+		return errors.New("ambient-way is vxlan, but ambient-mode is in-pod, where no wire leads to the proxy: " +
+			"set ambient-mode=node, or remove ambient-way")
 	}
 	return nil
 }

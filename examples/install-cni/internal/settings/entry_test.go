@@ -119,3 +119,26 @@ func TestAmbientConfig(t *testing.T) {
 		}
 	}
 }
+
+// TestAmbientConfigOnNode has the capture in the node's namespace, which has no use for some
+// settings. What it returns is as node-ambient takes it.
+func TestAmbientConfigOnNode(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]ambientconf.Config{
+		"--ambient-way=veth":                           {},
+		"--ambient-mode=in-pod":                        {},
+		"--ambient-mode=node":                          {Mode: "node", Way: "veth"},
+		"--ambient-mode=node --ambient-way=vxlan":      {Mode: "node", Way: "vxlan"},
+		"--ambient-mode=node --ambient-existing=spare": {Mode: "node", Way: "veth"},
+		"--ambient-mode=node --ambient-way=":           {Mode: "node"},
+		"--ambient-mode=node --ambient-closed --ambient-enable-aws-branch-eni-probe=false": {Mode: "node", Way: "veth", Closed: true, NoBranches: true},
+	} {
+		config, err := mustLoad(t, nil, append(strings.Fields(args), "--ambient-enabled", "--node-name=n", "--pod-namespace=mesh")...).AmbientConfig()
+		if err == nil {
+			err = config.Validate()
+		}
+		if err != nil || config.Mode != want.Mode || config.Way != want.Way || config.Closed != want.Closed || config.NoBranches != want.NoBranches {
+			t.Errorf("%s: %+v, %v", args, config, err)
+		}
+	}
+}

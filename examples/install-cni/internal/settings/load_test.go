@@ -43,7 +43,7 @@ func TestDefaults(t *testing.T) {
 		UninstallOnDeletion: true,
 		MetricsAddress:      ":15014",
 		LogLevel:            slog.LevelInfo,
-		Ambient:             Ambient{Existing: "spare", DrainTimeout: "20s", ProxySocket: "/var/run/ztunnel/ztunnel.sock", ProxyName: "ztunnel", Branches: true},
+		Ambient:             Ambient{Mode: "in-pod", Way: "veth", Existing: "spare", DrainTimeout: "20s", ProxySocket: "/var/run/ztunnel/ztunnel.sock", ProxyName: "ztunnel", Branches: true},
 		Repair: Repair{
 			Enabled: true, ProcDir: "/host/proc", NetnsDirs: []string{"/host/var/run/netns"},
 			BrokenPodLabel: repair.IstioLabel(), SidecarAnnotation: "sidecar.istio.io/status", Validator: repair.IstioValidator(),
@@ -105,8 +105,8 @@ func TestEveryRow(t *testing.T) {
 		"log_as_json": "true", "chained-cni-plugin": "TRUE", "istio-owned-cni-config": "1",
 		"install-mode": "owned", "istio-owned-cni-config-filename": "01-ours.conflist", "cni-conf-group-read": "true",
 		"container-runtime-version": "containerd://2.1.4",
-		"ambient-enabled":           "true", "ambient-enablement-selector": "- podSelector:\n    matchLabels: {mesh: 'yes'}", "ambient-dns-capture": "true",
-		"ambient-existing": "capture", "drain-timeout": "20s", "ambient-closed": "true", "ztunnel-uds-address": "/z/z.sock", "ambient-proxy-namespace": "z",
+		"ambient-enabled":           "true", "ambient-mode": "node", "ambient-way": "vxlan", "ambient-enablement-selector": "- podSelector:\n    matchLabels: {mesh: 'yes'}", "ambient-dns-capture": "true",
+		"ambient-existing": "", "drain-timeout": "20s", "ambient-closed": "true", "ztunnel-uds-address": "/z/z.sock", "ambient-proxy-namespace": "z",
 		"ambient-proxy-name": "proxy", "node-ambient": "/na", "ambient-enable-aws-branch-eni-probe": "false", "ambient-disable-safe-upgrade": "true",
 		"status-policy": "strict", "settings-dir": "", "fail-policy": "open", "fail-open-namespaces": "",
 		"fail-closed-namespaces": "a,b", "plugin-timeout": "20s", "abandoned-after": "2h", "plugin-proc-root": "/host/proc", "node-name": "node-1",
@@ -133,8 +133,8 @@ func TestEveryRow(t *testing.T) {
 		MetricsAddress: ":15015", PprofAddress: "127.0.0.1:6060", NodeWatcher: "/w",
 		FailPolicy: pluginconf.FailPolicy{Default: "open", Open: []string{}, Closed: []string{"a", "b"}},
 		Ambient: Ambient{
-			Enabled: true, Selectors: []ambient.Selector{{Pod: ambient.LabelSelector{MatchLabels: map[string]string{"mesh": "yes"}}}}, DNS: true, Closed: true,
-			Existing: "capture", DrainTimeout: "20s", ProxySocket: "/z/z.sock", ProxyNamespace: "z", ProxyName: "proxy", Program: "/na",
+			Enabled: true, Mode: "node", Way: "vxlan", Selectors: []ambient.Selector{{Pod: ambient.LabelSelector{MatchLabels: map[string]string{"mesh": "yes"}}}}, DNS: true, Closed: true,
+			DrainTimeout: "20s", ProxySocket: "/z/z.sock", ProxyNamespace: "z", ProxyName: "proxy", Program: "/na",
 			DisableSafeUpgrade: true,
 		},
 		Repair: Repair{
@@ -225,6 +225,8 @@ func TestBadValues(t *testing.T) {
 		"ambient-enabled":        {"perhaps": "write true or false"},
 		"ambient-ipv6":           {"perhaps": "write true or false"},
 		"ambient-existing":       {"reset": "write one of"},
+		"ambient-mode":           {"in-node": "write one of"},
+		"ambient-way":            {"geneve": "write one of"},
 		"ztunnel-uds-address":    {"": "path of a socket", "/": "path of a socket", "z.sock": "absolute path"},
 		"drain-timeout":          {"0s": "above zero"},
 		"ambient-enablement-selector": {
@@ -243,6 +245,14 @@ func TestRelations(t *testing.T) {
 	wantErrors(t, map[string]string{"FAIL_OPEN_NAMESPACES": "a,b", "FAIL_CLOSED_NAMESPACES": "b"}, nil, `namespace "b" both in open and in closed`)
 	wantErrors(t, nil, []string{"--cni-agent-run-dir=/x", "--mounted-cni-net-dir=/x"}, "mounted-cni-net-dir and cni-agent-run-dir are both /x")
 	wantErrors(t, nil, []string{"--ambient-enabled"}, "ambient-enabled is set, but the node's name is unknown: set node-name")
+	for args, want := range map[string]string{
+		"--ambient-mode=node": "set ambient-proxy-namespace",
+		"--ambient-mode=node --pod-namespace=mesh --ambient-existing=capture": "remove ambient-existing",
+		"--ambient-way=vxlan": "set ambient-mode=node",
+	} {
+		wantErrors(t, nil, append(strings.Fields(args), "--ambient-enabled", "--node-name=n"), want)
+		mustLoad(t, nil, strings.Fields(args)...) // ambient mode is off
+	}
 	wantErrors(t, nil, []string{"--mounted-cni-bin-dir=/opt/cni/bin"}, "in cni-bin-source-dir, which is only read from")
 	wantErrors(t, nil, []string{"--cni-agent-run-dir=/var/run/secrets/kubernetes.io/serviceaccount/x"}, "in service-account-dir")
 }
