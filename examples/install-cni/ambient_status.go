@@ -5,6 +5,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -30,8 +31,14 @@ done or waited for, with its error. Of one POD it also prints the rules of other
 programs that packets in the pod pass before the agent's, and which of them set bits of
 the mesh's marks.
 
-Exit codes: 0 each pod is as wanted, 1 the agent cannot be asked, 2 wrong command
-line or setting, 3 a pod is not as wanted, or the agent does not know it.`
+With --host it prints instead all that ambient mode has in the host's network
+namespace, wherever pods are captured: rules, sets and their members with the pods'
+UIDs, links, addresses, routes, policy rules and sysctls. It then asks no agent, and
+looks at the kernel.
+
+Exit codes: 0 each pod is as wanted, 1 the agent cannot be asked or the kernel cannot
+be looked at, 2 wrong command line or setting, 3 a pod is not as wanted, or the agent
+does not know it, or the host has something that no plan has.`
 
 const ambientStatusExample = `  # is every pod of this node as it should be?
   kubectl exec -n istio-system istio-cni-node-x7k2p -- install-cni ambient status
@@ -39,12 +46,16 @@ const ambientStatusExample = `  # is every pod of this node as it should be?
   # why is this pod not in the mesh?
   install-cni ambient status shop/web-0
 
+  # what has the mesh put into the host's network?
+  install-cni ambient status --host
+
   # for a script: what each pod waits for
   install-cni ambient status -o json | jq -r '.pods[] | select(.step) | .name + ": " + .step + " " + .error'`
 
 func newAmbientStatusCommand(env environment) *cobra.Command {
+	host := false
 	command := &cobra.Command{
-		Use:               "status [POD]",
+		Use:               "status [POD | --host]",
 		Short:             "Tell what the agent has decided and seen of each pod",
 		Long:              ambientStatusLong,
 		Example:           ambientStatusExample,
@@ -56,11 +67,17 @@ func newAmbientStatusCommand(env environment) *cobra.Command {
 				return err
 			}
 			of, err := onePod(args)
+			if err == nil && host && len(args) > 0 {
+				err = &usageError{errors.New("--host is about the node: name no pod")}
+			}
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(command.Context(), askTime)
 			defer cancel()
+			if host {
+				return ambientHost(ctx, env.stdout, format, loaded.Settings.Repair.ProcDir)
+			}
 			node, err := event.Pods(ctx, loaded.Settings.EventSocket(), of)
 			if err != nil {
 				return hintAgent(err)
@@ -74,6 +91,7 @@ func newAmbientStatusCommand(env environment) *cobra.Command {
 			return ambientRight(node, of)
 		},
 	}
+	command.Flags().BoolVar(&host, "host", false, "print what is in the host's network namespace")
 	addOutputFlag(command)
 	return command
 }

@@ -34,6 +34,7 @@ func TestManualsCommands(t *testing.T) {
 				n.write(n.netDir, "10-calico.conflist", calico, 0o644)
 				n.startReady().end()
 				if args[1] == "ambient" {
+					n.env["MOUNTED_PROC_DIR"] = "/proc"
 					n.serveAgent(rightAgent())
 				}
 				if out, said := n.command(exitOK, args[1:]...); out+said == "" {
