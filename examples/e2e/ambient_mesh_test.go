@@ -62,19 +62,26 @@ func beginUnderLoad(t *testing.T) (a *ambientScenario, server, load *corev1.Pod)
 // the stand-in, and waits until a proxy is ready on each node.
 func (a *ambientScenario) startProxies(flags ...string) {
 	a.t.Helper()
+	a.createProxies("ztunnel", append(flags, "proxy", "ztunnel")...)
+}
+
+// createProxies creates the objects of Istio's ztunnel chart with another image and other
+// arguments, and waits until a proxy is ready on each node.
+func (a *ambientScenario) createProxies(image string, arguments ...string) {
+	a.t.Helper()
 	text, err := os.ReadFile("testdata/ztunnel.yaml")
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	const image, arguments = "image: istio/ztunnel:latest", "      - args:\n"
-	if strings.Count(string(text), image) != 1 || strings.Count(string(text), arguments) != 1 {
+	const theirs, given = "image: istio/ztunnel:latest", "      - args:\n        - proxy\n        - ztunnel\n"
+	if strings.Count(string(text), theirs) != 1 || strings.Count(string(text), given) != 1 {
 		a.t.Fatal("there is not one image with arguments")
 	}
-	given := arguments
-	for _, flag := range flags {
-		given += "        - " + flag + "\n"
+	ours := "      - args:\n"
+	for _, argument := range arguments {
+		ours += "        - " + argument + "\n"
 	}
-	changed := strings.NewReplacer(image, "image: "+product.TestReference("ztunnel", "e2e"), arguments, given).Replace(string(text))
+	changed := strings.NewReplacer(theirs, "image: "+product.TestReference(image, "e2e"), given, ours).Replace(string(text))
 	// istiod makes the ConfigMap that is mounted.
 	const certificate = `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "istio-ca-root-cert", "namespace": "istio-system"}}`
 	all := append(objectsOf(a.t, certificate), objectsOf(a.t, changed)...)

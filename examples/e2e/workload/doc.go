@@ -6,6 +6,7 @@
 //
 //	workload serve NAME PORT...        an HTTP server; for /?ask=URL it queries that URL too
 //	workload proxy sidecar NAME        a mesh proxy with Istio's ports, sources and arguments
+//	workload transparent               a node's proxy, for connections that the node captures
 //	workload get URL...                the answers, one line of JSON for each
 //	workload loop URL                  get once a second, until stopped
 //	workload load URL                  get all the time, on new connections and on a kept one

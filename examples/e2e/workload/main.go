@@ -49,6 +49,7 @@ func commands(ctx context.Context, stdout io.Writer) []command {
 	return []command{
 		{"serve", "NAME PORT...", 2, math.MaxInt, func(a []string) error { return serve(ctx, a[0], a[1:]) }},
 		{"proxy", "sidecar NAME", 2, 2, func(a []string) error { return proxy(ctx, a[1]) }},
+		{"transparent", "", 0, 0, func([]string) error { return transparent(ctx) }},
 		{"get", "...", 0, math.MaxInt, func(a []string) error { return get(ctx, stdout, a) }},
 		{"loop", "...", 0, math.MaxInt, func(a []string) error { return loop(ctx, stdout, a) }},
 		{"load", "URL", 1, 1, func(a []string) error { return load(ctx, stdout, a[0]) }},
