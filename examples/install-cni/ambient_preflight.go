@@ -12,13 +12,16 @@ import (
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/preflight"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/preflight/look"
+	"github.com/meshcni/meshcni/examples/internal/ambientconf"
 )
 
 const ambientPreflightLong = `Preflight looks for what will keep ambient mode from working on this node, before any
 pod is captured: the CNI configurations, the host's links with their eBPF programs,
 addresses and policy rules, and whether the kernel can have the rules, which are
 tried in a network namespace that is thrown away. It changes nothing, and does not
-ask the API server: to look at NetworkPolicies, give them in a file.
+ask the API server: to look at NetworkPolicies, give them in a file. With
+--ambient-mode=node it looks for what keeps the node's own namespace from capturing
+pods, to which NetworkPolicies are as without the mesh.
 
 Each finding has a stable code, what was seen, and what to do.
 
@@ -27,6 +30,9 @@ are findings.`
 
 const ambientPreflightExample = `  # can this node have ambient mode?
   kubectl exec -n istio-system istio-cni-node-x7k2p -- install-cni ambient preflight
+
+  # can its own namespace capture pods?
+  install-cni ambient preflight --ambient-mode=node
 
   # do NetworkPolicies block the mesh?
   kubectl get networkpolicies -A -o json > policies.json
@@ -59,7 +65,10 @@ func newAmbientPreflightCommand(env environment) *cobra.Command {
 			}
 			view := env.look(command.Context(), look.Options{NetDir: s.NetDir, Proc: s.Repair.ProcDir, Settings: *config})
 			view.Policies = given
-			found := preflight.Findings(view, ambient.IstioNumbers())
+			found, err := findings(view, *config)
+			if err != nil {
+				return err
+			}
 			if err := printPreflight(env.stdout, format, found); err != nil {
 				return err
 			}
@@ -72,6 +81,14 @@ func newAmbientPreflightCommand(env environment) *cobra.Command {
 	command.Flags().StringVar(&policies, "network-policies", "", "file with what \"kubectl get networkpolicies -A -o json\" prints")
 	addOutputFlag(command)
 	return command
+}
+
+// findings returns what keeps ambient mode from working where the settings have pods captured.
+func findings(view preflight.View, config ambientconf.Config) ([]preflight.Finding, error) {
+	if config.OnNode() {
+		return preflight.NodeFindings(view, ambient.IstioNodeNumbers(), config.ProxyWay())
+	}
+	return preflight.Findings(view, ambient.IstioNumbers()), nil
 }
 
 func readPolicies(path string) ([]preflight.Policy, error) {

@@ -2,7 +2,11 @@
 
 package preflight
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/meshcni/meshcni/ambient/collision"
+)
 
 // View is what was seen of a node. The zero value is a node without anything.
 type View struct {
@@ -12,6 +16,9 @@ type View struct {
 	Links []Link
 	// Rules are the host's policy rules.
 	Rules []Rule
+	// Standing is what other programs have of the numbers of [ambient.NodeNumbers] on the host. It is
+	// looked at where the node's namespace captures the pods.
+	Standing collision.Standing
 	// EarlyDemux reports that net.ipv4.tcp_early_demux is on.
 	EarlyDemux bool
 	// Missing are what the kernel and the programs lack, for each way to write rules. It is empty if
@@ -34,6 +41,8 @@ type Link struct {
 	Name string
 	// Kind is that of rtnetlink, such as "veth" or "ipvlan".
 	Kind string
+	// Bridge is the bridge that the link is a port of; empty if it is none.
+	Bridge string
 	// Programs are the names of the eBPF programs at its traffic control hooks and XDP.
 	Programs []string
 	// Addresses are the link's.
@@ -82,6 +91,15 @@ const (
 	ForeignPriority Code = "foreign-priority"
 	// ForeignAddress: the host has the address that marks its probes.
 	ForeignAddress Code = "foreign-address"
+	// PodLinks: pods have links from which packets go past the host's rules.
+	PodLinks Code = "pod-links"
+	// BridgedPods: a bridge switches packets between pods, past the host's routes.
+	BridgedPods Code = "bridged-pods"
+	// ForeignNumbers: another program has a mark, a table, a link, a subnet or a port that the mesh
+	// needs on the host.
+	ForeignNumbers Code = "foreign-numbers"
+	// SourceCheck: a rule of another program drops packets that come by the way from the proxy.
+	SourceCheck Code = "source-check"
 	// PolicyTunnel: a NetworkPolicy allows ports without the tunnel's.
 	PolicyTunnel Code = "policy-tunnel"
 	// PolicyProbes: a NetworkPolicy does not allow the address of probes, and Cilium enforces it.

@@ -23,7 +23,7 @@ func within(in *interception.Netns, v *preflight.View) error {
 			return fmt.Errorf("list links: %w", err)
 		}
 		for _, link := range links {
-			seen, err := lookAtLink(link)
+			seen, err := lookAtLink(link, links)
 			if err != nil {
 				return fmt.Errorf("link %s: %w", link.Attrs().Name, err)
 			}
@@ -43,9 +43,15 @@ func within(in *interception.Netns, v *preflight.View) error {
 	})
 }
 
-func lookAtLink(link netlink.Link) (preflight.Link, error) {
+// lookAtLink looks at one of the links.
+func lookAtLink(link netlink.Link, all []netlink.Link) (preflight.Link, error) {
 	attributes := link.Attrs()
 	seen := preflight.Link{Name: attributes.Name, Kind: link.Type()}
+	for _, other := range all {
+		if bridge, is := other.(*netlink.Bridge); is && bridge.Index == attributes.MasterIndex {
+			seen.Bridge = bridge.Name
+		}
+	}
 	addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
 	if err != nil {
 		return seen, fmt.Errorf("list addresses: %w", err)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/preflight"
 	"github.com/meshcni/meshcni/examples/internal/ambientconf"
 	"github.com/meshcni/meshcni/interception"
@@ -40,7 +41,7 @@ func Node(ctx context.Context, o Options) preflight.View {
 	var v preflight.View
 	for what, look := range map[string]func() error{
 		"the CNI configurations": func() error { return configs(&v, o.NetDir) },
-		"the host's network":     func() error { return network(&v, o.Proc) },
+		"the host's network":     func() error { return network(ctx, &v, o) },
 		"the kernel's abilities": func() error { return kernel(ctx, &v, o) },
 	} {
 		if err := look(); err != nil {
@@ -70,11 +71,25 @@ func configs(v *preflight.View, directory string) error {
 	return errors.Join(errs...)
 }
 
+// plans returns those whose rules the kernel has to take.
+func (o Options) plans() (all []*interception.Plan, err error) {
+	if o.Settings.OnNode() {
+		return preflight.ExamplePlans(ambient.IstioNodeNumbers(), o.Settings.ProxyWay())
+	}
+	plan, err := o.Settings.WholePlan()
+	return []*interception.Plan{plan}, err
+}
+
 // kernel tries the rules of pods and of the host.
 func kernel(ctx context.Context, v *preflight.View, o Options) error {
-	plan, err := o.Settings.WholePlan()
+	plans, err := o.plans()
 	if err != nil {
 		return err
+	}
+	if o.Settings.OnNode() && o.Settings.ProxyWay() == ambient.WayVXLAN {
+		if err := tunnels(v); err != nil {
+			return err
+		}
 	}
 	candidates := o.Candidates
 	if candidates == nil {
@@ -85,7 +100,17 @@ func kernel(ctx context.Context, v *preflight.View, o Options) error {
 	if name := o.Settings.Dataplane; name != "" { // no other one is used
 		candidates = slices.DeleteFunc(slices.Clone(candidates), func(c choice.Candidate) bool { return c.Name != name })
 	}
-	_, err = choice.Choose(ctx, plan, choice.Options{}, candidates...)
+	for _, plan := range plans {
+		if err := try(ctx, v, plan, candidates); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// try adds what each candidate lacks for a plan, if none can apply it.
+func try(ctx context.Context, v *preflight.View, plan *interception.Plan, candidates []choice.Candidate) error {
+	_, err := choice.Choose(ctx, plan, choice.Options{}, candidates...)
 	lacks, is := errors.AsType[*choice.Error](err)
 	if !is {
 		return err
@@ -98,12 +123,31 @@ func kernel(ctx context.Context, v *preflight.View, o Options) error {
 	return nil
 }
 
-// network looks at the host's links and policy rules.
-func network(v *preflight.View, proc string) (err error) {
-	host, err := interception.HostNetns(interception.NetnsOptions{ProcRoot: proc})
+// tunnels tries the links of the way to the proxy.
+func tunnels(v *preflight.View) (err error) {
+	scratch, err := choice.NewScratch()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, scratch.Close()) }()
+	missing, err := missingTunnels(scratch)
+	if missing != "" {
+		v.Missing = append(v.Missing, missing)
+	}
+	return err
+}
+
+// network looks at the host's links and policy rules, and for the capture on the node at what other
+// programs have of its numbers.
+func network(ctx context.Context, v *preflight.View, o Options) (err error) {
+	host, err := interception.HostNetns(interception.NetnsOptions{ProcRoot: o.Proc})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
-	return within(host, v)
+	if err := within(host, v); err != nil || !o.Settings.OnNode() {
+		return err
+	}
+	v.Standing, err = standing(ctx, host)
+	return err
 }

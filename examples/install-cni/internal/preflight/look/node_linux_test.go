@@ -112,3 +112,87 @@ func TestMissing(t *testing.T) {
 		t.Error("a dataplane is tried that the settings exclude")
 	}
 }
+
+// TestStanding has a namespace in which other programs use what the capture on the node needs, and
+// what the agent itself has there.
+func TestStanding(t *testing.T) {
+	t.Parallel()
+	in := sandboxtest.NewPod(t).Netns
+	for _, command := range []string{
+		"ip link add cni0 type bridge", "ip link add veth0 type veth peer name veth1", "ip link set veth0 master cni0 up", "ip link set veth1 up",
+		"ip address add 192.168.126.7/24 dev veth1", "ip route add 198.51.100.0/24 dev veth1 table 101", "ip rule add fwmark 0x200/0xf00 table 2004 priority 9",
+		"ip link add vx0 type vxlan id 7 dstport 6081 remote 192.0.2.9", "nft add table inet firewall",
+		"nft add chain inet firewall pre { type filter hook prerouting priority raw ; }",
+		"nft add rule inet firewall pre meta nfproto ipv6 fib saddr . mark . iif oif missing drop",
+	} {
+		sandboxtest.Run(t, in.File(), "", strings.Fields(command)...)
+	}
+	settings := ambientconf.Config{Mode: ambientconf.ModeNode, Way: "vxlan", ProxyNamespace: "mesh"}
+	proc := procOf(t, in.File())
+	v := Node(t.Context(), Options{NetDir: t.TempDir(), Proc: proc, Settings: settings})
+	found, err := preflight.NodeFindings(v, ambient.IstioNodeNumbers(), ambient.WayVXLAN)
+	if err != nil || len(v.Missing)+len(v.Unknown) > 0 {
+		t.Errorf("missing are %q, unknown %q, %v", v.Missing, v.Unknown, err)
+	}
+	seen := map[preflight.Code]string{}
+	for _, f := range found {
+		seen[f.Code] += f.Seen + "\n"
+	}
+	for code, wants := range map[preflight.Code][]string{
+		preflight.BridgedPods: {"the link veth0 is a port of the bridge cni0"},
+		preflight.ForeignNumbers: {
+			"subnet 192.168.126.0/30 is used by address 192.168.126.7/24", "table 101 is used by route", "is used by policy rule v4 priority 9 mark 0x200/0xf00",
+			"UDP port 6081",
+		},
+		preflight.SourceCheck: {"chain pre of table inet firewall"},
+	} {
+		for _, want := range wants {
+			if !strings.Contains(seen[code], want) {
+				t.Errorf("%s lacks %q:\n%s", code, want, seen[code])
+			}
+		}
+	}
+	if len(seen) != 3 {
+		t.Errorf("the findings are %v, want three kinds", seen)
+	}
+}
+
+// TestStandingHasNotTheAgentsOwn applies the plan of the node, by tunnels: nothing is found then.
+func TestStandingHasNotTheAgentsOwn(t *testing.T) {
+	t.Parallel()
+	in := sandboxtest.NewPod(t).Netns
+	plan, err := ambient.NodePlan(ambient.NodeProxy{
+		Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Way: ambient.WayVXLAN, Node: netip.MustParseAddr("192.0.2.2"), Generation: 1,
+	}, ambient.IstioNodeNumbers(), interception.Facts{IPv6: true, LoopbackIPv6: true}, ambientconf.Owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dataplane, err := nftables.New(nftables.Options{})
+	if err == nil {
+		err = dataplane.Apply(t.Context(), in, plan)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := ambientconf.Config{Mode: ambientconf.ModeNode, Way: "vxlan", ProxyNamespace: "mesh"}
+	v := Node(t.Context(), Options{NetDir: t.TempDir(), Proc: procOf(t, in.File()), Settings: settings})
+	found, err := preflight.NodeFindings(v, ambient.IstioNodeNumbers(), ambient.WayVXLAN)
+	if err != nil || len(found) > 0 {
+		t.Errorf("the findings are %+v, %v", found, err)
+	}
+}
+
+// procOf returns a proc file system whose process 1 is in a network namespace.
+func procOf(t *testing.T, namespace *os.File) string {
+	t.Helper()
+	proc := t.TempDir()
+	ns := filepath.Join(proc, "1", "ns")
+	err := os.MkdirAll(ns, 0o755)
+	if err == nil {
+		err = os.Symlink(fmt.Sprintf("/proc/self/fd/%d", namespace.Fd()), filepath.Join(ns, "net"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return proc
+}
