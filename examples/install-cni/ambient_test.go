@@ -4,11 +4,55 @@ package main
 
 import (
 	"errors"
+	"io"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/meshcni/meshcni/ambient/agent/event"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/ambientpart"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+	"github.com/meshcni/meshcni/examples/internal/ambientconf"
 )
+
+// TestAmbientCommand has the command line of node-ambient where pods are captured in their own
+// namespaces, and where the node's captures them: the latter has no socket for a proxy.
+func TestAmbientCommand(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]struct{ proxy, way string }{
+		"in-pod": {"-proxy=/run/z/z.sock", ""}, "node": {"-proxy=", "vxlan"},
+	} {
+		n := newNode(t)
+		n.env["AMBIENT_ENABLED"], n.env["NODE_NAME"], n.env["NODE_AMBIENT"], n.env["ZTUNNEL_UDS_ADDRESS"] = "true", "n", "/node-ambient", "/run/z/z.sock"
+		n.env["AMBIENT_MODE"] = mode
+		if want.way != "" {
+			n.env["AMBIENT_WAY"] = want.way
+		}
+		env := n.environment(io.Discard)
+		command := newCommand(env)
+		if err := command.ParseFlags(nil); err != nil {
+			t.Fatal(err)
+		}
+		loaded, err := settings.Load(command, env.environ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := newAmbientMode(env, loaded.Settings, slog.New(slog.DiscardHandler), new(slog.LevelVar), ambientpart.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := a.command()
+		if err != nil || !slices.Contains(line, want.proxy) {
+			t.Fatalf("%s: the command is %q, %v, want %s", mode, line, err, want.proxy)
+		}
+		i := slices.IndexFunc(line, func(arg string) bool { return strings.HasPrefix(arg, "-settings=") })
+		config, err := ambientconf.Parse(strings.TrimPrefix(line[i], "-settings="))
+		if err != nil || config.OnNode() != (mode == "node") || config.Way != want.way {
+			t.Errorf("%s: the settings are %+v, %v", mode, config, err)
+		}
+	}
+}
 
 // TestWithdrawWarning: nothing but a pod that is left, or an agent that cannot be asked, is a
 // reason to restart pods.

@@ -176,6 +176,15 @@ func (s Settings) ambientProxyNamespace() string {
 	return cmp.Or(s.Ambient.ProxyNamespace, s.PodNamespace)
 }
 
+// ZDSSocket is where the node's proxy connects to the program of ambient mode; empty if it does
+// not.
+func (s Settings) ZDSSocket() string {
+	if s.Ambient.onNode() {
+		return ""
+	}
+	return s.Ambient.ProxySocket
+}
+
 // EventSocket is where the program of ambient mode takes the plugin's requests.
 func (s Settings) EventSocket() string { return filepath.Join(s.RunDir, "pluginevent.sock") }
 
