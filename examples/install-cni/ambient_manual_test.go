@@ -47,7 +47,7 @@ func TestManualOfAmbientMode(t *testing.T) {
 			}
 		}
 	}
-	programs := sources(t, "../../ambient", "../../interception/podnetns", "internal/ambientpart")
+	programs := sources(t, "../../ambient", "../../interception/podnetns", "../node-ambient", "internal/ambientpart")
 	_, errors, _ := strings.Cut(manual, "\n| error |")
 	messages := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(errors, -1)
 	if len(messages) < 7 {
