@@ -42,14 +42,7 @@ func (n open) ReadSysctl(key string) (string, error) {
 }
 
 func (n open) WriteSysctl(key, value string) error {
-	return namespace.Run(n.file, func() error {
-		file, err := os.OpenFile(sysctlPath(key), os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		_, err = file.WriteString(value)
-		return errors.Join(err, file.Close())
-	})
+	return namespace.Run(n.file, func() error { return writeSysctl(sysctlPath(key), key, value) })
 }
 
 func (n open) Change(_ string, change func() error) error {
