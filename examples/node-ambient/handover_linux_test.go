@@ -56,12 +56,17 @@ func (u *updated) add(ctx context.Context) error {
 // addPod is the plugin's ADD of the pod shop/web-0 on a node with a run directory, and without a
 // kubeconfig. It fails unless the agent enrols the pod.
 func addPod(ctx context.Context, runDir string, pod *dataplanetest.Pod) error {
+	return addSandbox(ctx, runDir, webPod().UID, pod.Path(), `[{"address":"10.244.1.10/24"},{"address":"fd00:10:244:1::a/64"}]`)
+}
+
+// addSandbox is addPod for a pod's UID, namespace and addresses.
+func addSandbox(ctx context.Context, runDir, uid, netns, ips string) error {
 	decision, decided, err := ambientplugin.Hook{}.Before(ctx, plugin.Request{
-		Command: "ADD", Pod: podsource.Ref{Namespace: "shop", Name: "web-0", UID: "7f0b"}, Netns: pod.Path(),
+		Command: "ADD", Pod: podsource.Ref{Namespace: "shop", Name: "web-0", UID: uid}, Netns: netns,
 		Attachment: journal.Attachment{Network: "pods", ContainerID: "3e1c", Interface: "eth0"},
 		Config: pluginconf.Config{
 			AmbientEnabled: true, CNIVersion: "1.0.0", RunDir: runDir, Kubeconfig: filepath.Join(runDir, "kubeconfig"),
-			PrevResult: json.RawMessage(`{"cniVersion":"1.0.0","ips":[{"address":"10.244.1.10/24"},{"address":"fd00:10:244:1::a/64"}]}`),
+			PrevResult: json.RawMessage(`{"cniVersion":"1.0.0","ips":` + ips + `}`),
 		},
 		Log: slog.New(slog.DiscardHandler),
 	})

@@ -225,6 +225,49 @@ func (c *captor) wantReports(lines <-chan ambientnews.Line) {
 	}
 }
 
+// add is the plugin's ADD of the pod, without a kubeconfig.
+func (c *captor) add(timeout time.Duration) error {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), timeout)
+	defer cancel()
+	ips := fmt.Sprintf(`[{"address":"%s/30"},{"address":"%s/126"}]`, c.web.Addresses[0], c.web.Addresses[1])
+	return addSandbox(ctx, c.dir, webUID, fmt.Sprintf("/proc/self/fd/%d", c.web.Netns.File().Fd()), ips)
+}
+
+// TestOnNodeADD has the plugin's ADD succeed once the pod's addresses are in the sets, and fail
+// while no program serves, or no proxy: then the pod does not start.
+func TestOnNodeADD(t *testing.T) {
+	t.Parallel()
+	c := newCaptor(t, "")
+	if err := c.add(2 * time.Second); err == nil || !strings.Contains(err.Error(), "ask the agent at") {
+		t.Errorf("without the program: %v", err)
+	}
+	c.proxy.Stop()
+	program := build(t)
+	process := begin(t, program, c.args...)
+	awaitSocket(t, c.path("pluginevent.sock"))
+	if err := c.add(2 * time.Second); err == nil || !strings.Contains(err.Error(), string(ambient.StepAwaitProxy)) {
+		t.Errorf("without a proxy: %v", err)
+	}
+	if members := c.members(); len(members) > 0 {
+		t.Errorf("without a proxy the sets hold %q", members)
+	}
+	added := make(chan error, 1)
+	go func() { added <- c.add(time.Minute) }()
+	c.proxy = transparent.Start(t, c.own)
+	err := <-added
+	_ = process.cmd.Process.Kill() // and so it adds no member later
+	_ = process.cmd.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.wantMembers()
+	c.captured(true)
+	if err := c.add(2 * time.Second); err == nil || !strings.Contains(err.Error(), "ask the agent at") {
+		t.Errorf("without the program again: %v", err)
+	}
+}
+
 // TestOnNodeTellsOfProxyAndHost has a proxy that ends, and then one that cannot be used: operators
 // and the daemon learn of both.
 func TestOnNodeTellsOfProxyAndHost(t *testing.T) {
