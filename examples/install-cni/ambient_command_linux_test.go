@@ -84,6 +84,7 @@ func TestAmbientStatusIsNotRight(t *testing.T) {
 		"a step":       {func(n *event.Node) { n.Pods[0].Step = "await-proxy" }, "await-proxy"},
 		"not enrolled": {func(n *event.Node) { n.Pods[0] = event.PodState{UID: "d", Eligible: true, Reason: "selected"} }, "yes, selected"},
 		"no pod yet":   {func(n *event.Node) { n.Complete, n.Pods = false, nil }, "has not heard of all pods"},
+		"the host":     {func(n *event.Node) { n.Host = "the kernel has no vxlan" }, "host:   the kernel has no vxlan"},
 		"a lost proxy": {func(n *event.Node) {
 			n.Proxy.Connection, n.Proxy.Error, n.Pods[0].Status = event.ProxyLost, "closed", "pending"
 		}, "proxy:  lost since 2023-11-14T22:13:20Z; the last connection that ended: closed"},

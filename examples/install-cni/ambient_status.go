@@ -96,9 +96,9 @@ func newAmbientStatusCommand(env environment) *cobra.Command {
 	return command
 }
 
-// ambientRight returns errNotRight unless each pod is as wanted.
+// ambientRight returns errNotRight unless each pod is as wanted, and so is the host.
 func ambientRight(node event.Node, of event.Selection) error {
-	if len(node.Pods) == 0 && of != (event.Selection{}) || !node.Complete {
+	if len(node.Pods) == 0 && of != (event.Selection{}) || !node.Complete || node.Host != "" {
 		return errNotRight
 	}
 	for _, pod := range node.Pods {
@@ -117,6 +117,9 @@ func printAmbientStatus(to io.Writer, format string, node event.Node) error {
 	fmt.Fprintln(to, "pods:   "+map[bool]string{
 		true: "the agent has heard of all pods of the node", false: "the agent has not heard of all pods of the node yet",
 	}[node.Complete])
+	if node.Host != "" {
+		fmt.Fprintln(to, "host:   "+node.Host)
+	}
 	if node.Withdrawn {
 		fmt.Fprintln(to, "note:   all pods were withdrawn by command, until \"ambient withdraw --undo\" or the agent's next start")
 	}

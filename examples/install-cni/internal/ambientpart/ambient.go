@@ -70,8 +70,8 @@ func New(o Options) *Ambient {
 // process that does not answer any more is ended, and so started again.
 func (a *Ambient) Part() parts.Part { return parts.Part{Name: PartName, Check: a.check, Run: a.run} }
 
-// ProxyPart returns the part that is ready while a proxy is connected. The node is ready without
-// it.
+// ProxyPart returns the part that is ready while a proxy is connected or, where the node's
+// namespace captures the pods, has its listeners and can be used. The node is ready without it.
 func (a *Ambient) ProxyPart() parts.Part {
 	return parts.Part{Name: ProxyPartName, Auxiliary: true, Run: func(ctx context.Context, say func(string)) error {
 		for {

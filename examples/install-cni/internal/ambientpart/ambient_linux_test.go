@@ -123,6 +123,21 @@ func TestProxyIsAway(t *testing.T) {
 	f.await(t, ProxyPartName, "")
 }
 
+// TestOnNode has the node's namespace capture the pods: the proxy does not connect.
+func TestOnNode(t *testing.T) {
+	t.Parallel()
+	for line, reason := range map[string]string{
+		`{"node":{"complete":true,"onNode":true,"proxies":0}}`:                             "no pod of the proxy is ready",
+		`{"node":{"complete":true,"onNode":true,"proxies":1}}`:                             "",
+		`{"node":{"complete":true,"onNode":true,"proxies":1,"host":"no vxlan"}}`:           "no vxlan",
+		`{"node":{"complete":true,"proxies":1,"host":"the chains are another program's"}}`: "",
+	} {
+		f := start(t, line)
+		f.await(t, PartName, "")
+		f.await(t, ProxyPartName, reason)
+	}
+}
+
 // TestNotReady: pods of the mesh cannot start while the agent does not know them.
 func TestNotReady(t *testing.T) {
 	t.Parallel()

@@ -96,13 +96,19 @@ func (s *state) summary() *State {
 	return all
 }
 
-// proxyReason returns why no proxy is connected; empty if one is.
+// proxyReason returns why no proxy is connected; empty if one is. Where the node's namespace
+// captures the pods, it is why they cannot be captured.
 func (s *state) proxyReason(socket string) string {
 	switch {
 	case s.standsBy:
 		return "a newer node-ambient serves the node, and knows the proxy"
+	case s.node.OnNode && s.node.Host != "":
+		return s.node.Host
 	case s.node.Proxies > 0:
 		return ""
+	case s.node.OnNode:
+		return "no pod of the proxy is ready on this node with its listeners, and connections of captured pods are refused: " +
+			"see whether the proxy (ztunnel) runs here"
 	}
 	reason := fmt.Sprintf("no proxy is connected to %s: see whether its pod (ztunnel) runs on this node and mounts that directory", socket)
 	if s.node.Lost != "" {
