@@ -31,6 +31,8 @@ func (m *Metrics) Ambient(state func() *ambientpart.State) *Ambient {
 	steps := c.gauge("meshcni_ambient_pods_at_step", "Pods that are not as they should be, by the step that is taken, waited for or has failed.",
 		"step")
 	complete := c.gauge("meshcni_ambient_complete", "1 when the agent of ambient mode has been told of all pods of the node.")
+	host := c.gauge("meshcni_ambient_host_right",
+		"1 while the agent of ambient mode can keep the host's rules and, where these capture the pods, can use the node's proxy.")
 	c.read = func(to chan<- prometheus.Metric) {
 		s := state()
 		if s == nil {
@@ -42,19 +44,11 @@ func (m *Metrics) Ambient(state func() *ambientpart.State) *Ambient {
 		}
 		connected(to, float64(s.Node.Proxies))
 		complete(to, flag(s.Node.Complete))
+		host(to, flag(s.Node.Host == ""))
 		for _, kind := range ambientpart.Kinds() {
 			pods(to, float64(s.Pods[kind]), string(kind))
 		}
-		unknown := 0
-		for step, count := range s.Steps {
-			if known(step, stepLabels()...) == other {
-				unknown += count
-			}
-		}
-		steps(to, float64(unknown), other)
-		for _, step := range stepLabels() {
-			steps(to, float64(s.Steps[step]), step)
-		}
+		readSteps(s, func(count int, step string) { steps(to, float64(count), step) })
 	}
 	a := &Ambient{
 		requests: counter("istio_cni_plugin_requests_total", "Requests of plugins for pods of ambient mode, by the status of the answer.",
@@ -86,6 +80,21 @@ func (m *Metrics) Ambient(state func() *ambientpart.State) *Ambient {
 		}
 	}
 	return a
+}
+
+// readSteps calls a function with how many pods are at each step. The steps that this version does
+// not know are one.
+func readSteps(s *ambientpart.State, each func(count int, step string)) {
+	unknown := 0
+	for step, count := range s.Steps {
+		if known(step, stepLabels()...) == other {
+			unknown += count
+		}
+	}
+	each(unknown, other)
+	for _, step := range stepLabels() {
+		each(s.Steps[step], step)
+	}
 }
 
 // stepLabels returns the steps that a pod may be at for a while.

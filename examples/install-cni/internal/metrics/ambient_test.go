@@ -29,6 +29,9 @@ func TestAmbient(t *testing.T) {
 	}
 	want(t, m, "ztunnel_connected", "ztunnel_connected 2")
 	want(t, m, "meshcni_ambient_complete", "meshcni_ambient_complete 1")
+	want(t, m, "meshcni_ambient_host_right", "meshcni_ambient_host_right 1")
+	state.Node.Host = "no vxlan"
+	want(t, m, "meshcni_ambient_host_right", "meshcni_ambient_host_right 0")
 	want(t, m, "meshcni_ambient_pods{", `meshcni_ambient_pods{state="enrolled"} 3`, `meshcni_ambient_pods{state="enrolling"} 0`,
 		`meshcni_ambient_pods{state="failed"} 1`, `meshcni_ambient_pods{state="leaving"} 0`, `meshcni_ambient_pods{state="pending"} 0`)
 	for range 2 {
