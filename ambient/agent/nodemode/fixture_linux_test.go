@@ -58,6 +58,7 @@ type node struct {
 	t       testing.TB
 	made    *nodes.Node
 	remote  *nodes.Place // a pod on another node
+	second  *nodes.Place // another one there
 	options nodemode.Options
 	feed    chan ambient.Change
 	places  map[string]*nodes.Place // the node's pods by UID
@@ -75,8 +76,9 @@ func newNode(t testing.TB, dataplane backend) *node {
 		t: t, made: both[0], feed: make(chan ambient.Change), places: map[string]*nodes.Place{}, changed: make(chan struct{}),
 		statuses: map[string][]ambient.Status{},
 	}
-	n.remote = both[1].NewPod("remote", families...)
+	n.remote, n.second = both[1].NewPod("remote", families...), both[1].NewPod("second", families...)
 	serve(t, n.remote)
+	serve(t, n.second)
 	n.options = n.settings(dataplane, n.made.Roots(), n.made.Host.Netns)
 	return n
 }
