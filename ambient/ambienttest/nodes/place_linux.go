@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"strconv"
@@ -81,7 +82,9 @@ type Visit struct{ Client, Server netip.AddrPort }
 func (p *Place) Serve(port uint16) (stop func(), err error) {
 	var closers []func() error
 	var serving sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
 	stop = func() {
+		cancel()
 		for _, c := range closers {
 			_ = c() // nothing was written
 		}
@@ -95,7 +98,7 @@ func (p *Place) Serve(port uint16) (stop func(), err error) {
 				return err
 			}
 			closers = append(closers, listener.Close)
-			serving.Go(func() { answerConnections(listener) })
+			serving.Go(func() { answerConnections(ctx, listener) })
 		}
 		for _, address := range p.Addresses { // of a wildcard socket the application would not know where a datagram went
 			socket, err := listen.ListenPacket(context.Background(), "udp", netip.AddrPortFrom(address, port).String())
@@ -114,7 +117,9 @@ func (p *Place) Serve(port uint16) (stop func(), err error) {
 	return stop, nil
 }
 
-func answerConnections(listener net.Listener) {
+func answerConnections(ctx context.Context, listener net.Listener) {
+	var ending sync.WaitGroup
+	defer ending.Wait()
 	for {
 		conn, err := listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -123,9 +128,20 @@ func answerConnections(listener net.Listener) {
 		if err != nil {
 			continue // the client has closed that connection
 		}
-		_, _ = fmt.Fprintln(conn, conn.RemoteAddr(), conn.LocalAddr()) // the client notices
-		_ = conn.Close()                                               // likewise
+		ending.Go(func() { answerConnection(ctx, conn) })
 	}
+}
+
+// answerConnection answers at once, and closes the connection after its client: before that, what
+// the client has sent would turn the end into a reset, which may overtake the answer.
+func answerConnection(ctx context.Context, conn net.Conn) {
+	defer conn.Close() //nolint:errcheck // the client notices
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	_, _ = fmt.Fprintln(conn, conn.RemoteAddr(), conn.LocalAddr()) // likewise
+	if tcp, is := conn.(*net.TCPConn); is {
+		_ = tcp.CloseWrite() // likewise
+	}
+	_, _ = io.Copy(io.Discard, conn) // likewise
 }
 
 func answerDatagrams(socket net.PacketConn) {
@@ -158,13 +174,14 @@ func (p *Place) Visit(ctx context.Context, network string, to netip.AddrPort) (v
 	}
 	defer conn.Close() //nolint:errcheck // the answer has come, or not
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if tcp, is := conn.(*net.TCPConn); is {
-		err = tcp.CloseWrite() // who expects anything learns that nothing comes
-	} else {
-		_, err = conn.Write([]byte("?"))
-	}
-	if err != nil {
+	// There are proxies that give up a client which has closed before it has sent anything.
+	if _, err := conn.Write([]byte("?")); err != nil {
 		return Visit{}, err
+	}
+	if tcp, is := conn.(*net.TCPConn); is {
+		if err := tcp.CloseWrite(); err != nil { // a program that expects more learns that nothing comes
+			return Visit{}, err
+		}
 	}
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {

@@ -145,13 +145,18 @@ func (p *Proxy) relay(from *net.TCPConn, port uint16) {
 	}
 	defer func() { _ = onward.Close() }()
 	defer context.AfterFunc(p.ctx, func() { _ = onward.Close() })()
-	p.busy.Go(func() {
-		_, _ = io.Copy(onward, from) // a failure is the other side's to notice
-		if tcp, is := onward.(*net.TCPConn); is {
-			_ = tcp.CloseWrite() // likewise
-		}
-	})
-	_, _ = io.Copy(from, onward) // likewise
+	var answering sync.WaitGroup
+	answering.Go(func() { pass(from, onward) })
+	pass(onward, from)
+	answering.Wait()
+}
+
+// pass hands on what one side says, and that it has said all.
+func pass(to, from net.Conn) {
+	_, _ = io.Copy(to, from) // a failure is the other side's to notice
+	if tcp, is := to.(*net.TCPConn); is {
+		_ = tcp.CloseWrite() // likewise
+	}
 }
 
 func addrPort(a net.Addr) netip.AddrPort {
