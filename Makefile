@@ -32,7 +32,7 @@ demo: ## the plugin, the daemon and ambient mode on this machine: no cluster, no
 
 .PHONY: test
 test: ## all tests, with the race detector; installs what they need if it may; a skipped test is a failure
-	@.ci/prerequisites nft iptables newuidmap gcc
+	@.ci/prerequisites nft iptables newuidmap gcc haproxy
 	go test -C .ci/tools ./...
 	go test -C examples/e2e ./chart ./internal/...
 	go run -C .ci/tools ./noskips -C $(CURDIR) -race -shuffle=on -timeout $(PATIENCE) ./...
@@ -123,10 +123,11 @@ cluster: e2e-prepared ## starts the Kubernetes of the end-to-end tests, to play 
 .PHONY: soak
 soak: N ?= 10000
 soak: SEED ?= 1000
-soak: ## random redirects, random routers and real packets, each kernel backend against Trace: N=10000 of each, from SEED=1000 on
+soak: ## random redirects, random routers and real packets, each kernel backend against Trace: N=10000 of each, from SEED=1000 on; then a hundred changes of a node's proxy under load, and 200 agents killed during one
 	@.ci/prerequisites nft iptables newuidmap gcc
 	go test ./interception/nftables ./interception/iptables -count=1 -v -timeout 120m -run 'TestAgreesWithTrace$$' -args -pairs $(N) -seed $(SEED)
 	go test ./interception/dataplanetest -count=1 -v -timeout 120m -run 'TestForwardingAgreesWithTrace$$' -args -worlds $(N) -world-seed $(SEED)
+	go test ./ambient/agent/nodemode -count=1 -v -timeout 120m -run 'TestProxyIsReplaced$$|TestKilled$$' -args -replacements 100 -kills 200
 
 # The race detector would slow down the programs that are measured here; make test runs them with it.
 .PHONY: ambient-soak
