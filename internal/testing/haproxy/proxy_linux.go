@@ -74,11 +74,7 @@ func Start(t testing.TB, place *nodes.Place) *Proxy {
 	if err != nil {
 		t.Fatalf("a proxy that is not ours: %v; run: sudo apt-get install -y haproxy", err)
 	}
-	directory, err := os.MkdirTemp("", "haproxy") // the test's own has a name too long for sockets
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(directory) }) // nothing of it is looked at
+	directory := t.TempDir()
 	p := &Proxy{t: t, log: listen(t, filepath.Join(directory, "log"))}
 	ready := listen(t, filepath.Join(directory, "ready"))
 	file := filepath.Join(directory, "haproxy.cfg")
