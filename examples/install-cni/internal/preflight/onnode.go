@@ -105,7 +105,7 @@ func (v View) bridgedPods() []Finding {
 		if link.Kind == "veth" && link.Bridge != "" {
 			return []Finding{{
 				BridgedPods, fmt.Sprintf("the link %s is a port of the bridge %s: pods at its ports reach each other past the host's routes, "+
-					"and are not captured then", link.Name, link.Bridge),
+					"so that such connections are not captured, or are refused where net.bridge.bridge-nf-call-iptables is 1", link.Name, link.Bridge),
 				"use a network that routes between the pods of a node, such as one with a /32 route for each; or " + inPod +
 					". If the pods of the mesh are not at this bridge, ignore this",
 			}}
