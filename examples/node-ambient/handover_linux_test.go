@@ -76,10 +76,10 @@ func addSandbox(ctx context.Context, runDir, uid, netns, ips string) error {
 	return err
 }
 
-// addAgain adds the pod again and again. It returns a function that waits until an ADD has
-// succeeded that began after the call. The test fails for the first ADD that fails.
-func (u *updated) addAgain() (next func()) {
-	u.t.Helper()
+// addAgain adds a pod again and again. It returns a function that waits until an ADD has succeeded
+// that began after the call. The test fails for the first ADD that fails.
+func addAgain(t *testing.T, add func(context.Context) error) (next func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended, asked := make(chan struct{}), make(chan chan struct{})
 	go func() {
@@ -90,8 +90,8 @@ func (u *updated) addAgain() (next func()) {
 			case done = <-asked:
 			default:
 			}
-			if err := u.add(ctx); err != nil && ctx.Err() == nil {
-				u.t.Errorf("an ADD fails: %v", err)
+			if err := add(ctx); err != nil && ctx.Err() == nil {
+				t.Errorf("an ADD fails: %v", err)
 				return
 			}
 			if done != nil {
@@ -99,19 +99,19 @@ func (u *updated) addAgain() (next func()) {
 			}
 		}
 	}()
-	u.t.Cleanup(func() { cancel(); <-ended })
+	t.Cleanup(func() { cancel(); <-ended })
 	return func() {
-		u.t.Helper()
+		t.Helper()
 		done := make(chan struct{})
 		select {
 		case asked <- done:
 		case <-ended:
-			u.t.FailNow()
+			t.FailNow()
 		}
 		select {
 		case <-done:
 		case <-ended:
-			u.t.FailNow()
+			t.FailNow()
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestNoADDFailsDuringHandOvers(t *testing.T) {
 	older := u.begin()
 	awaitSocket(t, u.path("pluginevent.sock"))
 	proxy := startProxy(t, u.dir)
-	next := u.addAgain()
+	next := addAgain(t, u.add)
 	next()
 	for range 3 {
 		newer := u.begin()

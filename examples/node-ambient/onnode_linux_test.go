@@ -226,9 +226,10 @@ func (c *captor) wantReports(lines <-chan ambientnews.Line) {
 }
 
 // add is the plugin's ADD of the pod, without a kubeconfig.
-func (c *captor) add(timeout time.Duration) error {
-	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), timeout)
+func (c *captor) add(timeout time.Duration) error { return c.addIn(c.t.Context(), timeout) }
+
+func (c *captor) addIn(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	ips := fmt.Sprintf(`[{"address":"%s/30"},{"address":"%s/126"}]`, c.web.Addresses[0], c.web.Addresses[1])
 	return addSandbox(ctx, c.dir, webUID, fmt.Sprintf("/proc/self/fd/%d", c.web.Netns.File().Fd()), ips)
@@ -354,35 +355,28 @@ func TestOnNodeIsWithdrawn(t *testing.T) {
 }
 
 // TestOnNodeIsHandedOver is a rolling update: connections of the pod go through the proxy at any
-// time, and each process that serves enrols pods.
+// time, and no ADD fails, of which one follows another.
 func TestOnNodeIsHandedOver(t *testing.T) {
 	t.Parallel()
 	c := newCaptor(t, "")
 	program := build(t)
 	older := begin(t, program, c.args...)
 	awaitSocket(t, c.path("pluginevent.sock"))
-	if err := c.enrol(); err != nil {
-		t.Fatal(err)
-	}
+	next := addAgain(t, func(ctx context.Context) error { return c.addIn(ctx, time.Minute) })
+	next()
 	c.captured(true)
 	stood := c.dump(c.node.Host)
 	newer := begin(t, program, c.args...)
 	older.await("stands by")
 	c.captured(true)
-	newer.await(`"proxies":1`)
-	if err := c.enrol(); err != nil {
-		t.Fatal(err)
-	}
+	next()
 	if err := newer.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = newer.cmd.Wait() // it was killed
 	c.captured(true)
 	older.await("serves again")
-	older.await(`"proxies":1`)
-	if err := c.enrol(); err != nil {
-		t.Fatal(err)
-	}
+	next()
 	c.captured(true)
 	c.wantMembers()
 	if now := c.dump(c.node.Host); now != stood {
