@@ -269,6 +269,24 @@ func TestOnNodeADD(t *testing.T) {
 	}
 }
 
+// TestOnNodeRefusesAddresses has a pod with the proxy's address: it would capture the proxy.
+func TestOnNodeRefusesAddresses(t *testing.T) {
+	t.Parallel()
+	c := newCaptor(t, "")
+	launch(t, c.args...)
+	awaitSocket(t, c.path("pluginevent.sock"))
+	if err := c.enrol(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	pod := event.Pod{Namespace: "shop", Name: "web-0", UID: webUID, Container: "4f2d", Addresses: c.own.Addresses}
+	_, err := event.Enrol(ctx, c.path("pluginevent.sock"), pod, c.web.Netns.File())
+	if own, is := errors.AsType[*event.Error](err); !is || own.Code != event.CodeRefused || !strings.Contains(err.Error(), "the proxy mesh/ztunnel-x") {
+		t.Errorf("a pod with the proxy's address: %v", err)
+	}
+}
+
 // TestOnNodeTellsOfProxyAndHost has a proxy that ends, and then one that cannot be used: operators
 // and the daemon learn of both.
 func TestOnNodeTellsOfProxyAndHost(t *testing.T) {

@@ -11,7 +11,8 @@ const (
 	CodeRequest Code = "request"
 	// CodeUnknownPod: the agent has not heard of the pod within the time.
 	CodeUnknownPod Code = "unknown-pod"
-	// CodeRefused: the namespace is not the pod's, or another one has replaced it.
+	// CodeRefused: the namespace is not the pod's, or another one has replaced it; or the node's
+	// namespace captures the pods, and this one cannot be told from others by its addresses.
 	CodeRefused Code = "refused"
 	// CodeUnfinished: the pod is not enrolled yet. The agent goes on with it.
 	CodeUnfinished Code = "unfinished"
