@@ -27,14 +27,7 @@ const (
 
 // String returns "veth" or "vxlan".
 func (w Way) String() string {
-	switch w {
-	case WayVeth:
-		return "veth"
-	case WayVXLAN:
-		return "vxlan"
-	default:
-		return fmt.Sprintf("way %d", uint8(w))
-	}
+	return cmp.Or(map[Way]string{WayVeth: "veth", WayVXLAN: "vxlan"}[w], fmt.Sprintf("way %d", uint8(w)))
 }
 
 // NodeProxy is the proxy of a node, in a pod of its own, as [NodePlan] and [ProxyPlan] must know

@@ -2,10 +2,7 @@
 
 package interception
 
-import (
-	"cmp"
-	"fmt"
-)
+import "cmp"
 
 // Protocol is an IP protocol number. The zero value stands for any.
 type Protocol uint8
@@ -19,16 +16,7 @@ const (
 
 // String returns "any", "tcp" or "udp".
 func (p Protocol) String() string {
-	switch p {
-	case AnyProtocol:
-		return "any"
-	case ProtocolTCP:
-		return "tcp"
-	case ProtocolUDP:
-		return "udp"
-	default:
-		return fmt.Sprintf("protocol %d", uint8(p))
-	}
+	return nameOrNumber(p, "protocol", []string{AnyProtocol: "any", ProtocolTCP: "tcp", ProtocolUDP: "udp"})
 }
 
 // L4 is the transport part of a [Match]. The zero value matches any protocol. Only [TCP] and [UDP]

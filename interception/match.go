@@ -207,6 +207,14 @@ func (s ConnState) String() string {
 	return bitNames(s, "new", "established", "related", "invalid", "untracked")
 }
 
+// nameOrNumber returns the name of a value, or its kind and number if it has none.
+func nameOrNumber[T ~uint8](value T, kind string, names []string) string {
+	if int(value) < len(names) && names[value] != "" {
+		return names[value]
+	}
+	return fmt.Sprintf("%s %d", kind, uint8(value))
+}
+
 // bitNames returns the names of the bits that are set, separated by commas.
 func bitNames[T ~uint8](set T, names ...string) string {
 	var words []string
@@ -235,14 +243,5 @@ const (
 
 // String returns "any", "original" or "reply".
 func (d Direction) String() string {
-	switch d {
-	case AnyDirection:
-		return "any"
-	case DirectionOriginal:
-		return "original"
-	case DirectionReply:
-		return "reply"
-	default:
-		return fmt.Sprintf("direction %d", uint8(d))
-	}
+	return nameOrNumber(d, "direction", []string{AnyDirection: "any", DirectionOriginal: "original", DirectionReply: "reply"})
 }

@@ -29,11 +29,7 @@ const (
 
 // String returns "unicast", "local", "unreachable", "blackhole" or "throw".
 func (t RouteType) String() string {
-	names := [...]string{"unicast", "local", "unreachable", "blackhole", "throw"}
-	if int(t) >= len(names) {
-		return fmt.Sprintf("route type %d", uint8(t))
-	}
-	return names[t]
+	return nameOrNumber(t, "route type", []string{"unicast", "local", "unreachable", "blackhole", "throw"})
 }
 
 func routeTypes() []RouteType {

@@ -3,6 +3,7 @@
 package zds
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -42,18 +43,8 @@ const (
 
 // String returns the kind's name.
 func (k Kind) String() string {
-	switch k {
-	case KindAdd:
-		return "add"
-	case KindDel:
-		return "del"
-	case KindSnapshotSent:
-		return "snapshot sent"
-	case KindKeep:
-		return "keep"
-	default:
-		return fmt.Sprintf("request %d", uint8(k))
-	}
+	names := map[Kind]string{KindAdd: "add", KindDel: "del", KindSnapshotSent: "snapshot sent", KindKeep: "keep"}
+	return cmp.Or(names[k], fmt.Sprintf("request %d", uint8(k)))
 }
 
 // Request is a message of the agent (WorkloadRequest).

@@ -3,6 +3,7 @@
 package dataplanetest
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 )
@@ -136,15 +137,8 @@ const (
 
 // String returns the verdict in words.
 func (v Verdict) String() string {
-	switch v {
-	case Accepted:
-		return "accepted"
-	case Refused:
-		return "refused"
-	case Dropped:
-		return "dropped"
-	}
-	return fmt.Sprintf("Verdict(%d)", int(v))
+	names := map[Verdict]string{Accepted: "accepted", Refused: "refused", Dropped: "dropped"}
+	return cmp.Or(names[v], fmt.Sprintf("Verdict(%d)", int(v)))
 }
 
 // Observation is the fate of a probe. Values are comparable with ==.

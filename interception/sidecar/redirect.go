@@ -3,6 +3,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -54,14 +55,7 @@ const (
 
 // String returns "REDIRECT" or "TPROXY".
 func (m Mode) String() string {
-	switch m {
-	case ModeRedirect:
-		return "REDIRECT"
-	case ModeTProxy:
-		return "TPROXY"
-	default:
-		return fmt.Sprintf("mode %d", uint8(m))
-	}
+	return cmp.Or(map[Mode]string{ModeRedirect: "REDIRECT", ModeTProxy: "TPROXY"}[m], fmt.Sprintf("mode %d", uint8(m)))
 }
 
 // Proxy describes the sidecar proxy in the pod.

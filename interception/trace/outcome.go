@@ -3,6 +3,7 @@
 package trace
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -110,28 +111,17 @@ const (
 
 // String returns the cause in words.
 func (c Cause) String() string {
-	switch c {
-	case NoRoute:
-		return "no link leads to the destination"
-	case NotLocal:
-		return "it is not for this namespace, which does not forward"
-	case Martian:
-		return "such an address cannot be seen on this link"
-	case Unreachable:
-		return "a route says that the destination cannot be reached"
-	case Discarded:
-		return "a route discards what goes there"
-	case Filtered:
-		return "the way back to its source is not by this link (rp_filter)"
-	case NoNeighbour:
-		return "no neighbour has the address of the next hop"
-	case Expired:
-		return "it was forwarded too often"
-	case Circular:
-		return "a tunnel leads into itself"
-	default:
-		return "no cause"
-	}
+	return cmp.Or(map[Cause]string{
+		NoRoute:     "no link leads to the destination",
+		NotLocal:    "it is not for this namespace, which does not forward",
+		Martian:     "such an address cannot be seen on this link",
+		Unreachable: "a route says that the destination cannot be reached",
+		Discarded:   "a route discards what goes there",
+		Filtered:    "the way back to its source is not by this link (rp_filter)",
+		NoNeighbour: "no neighbour has the address of the next hop",
+		Expired:     "it was forwarded too often",
+		Circular:    "a tunnel leads into itself",
+	}[c], "no cause")
 }
 
 // Step is an entry that was taken, or a rule that matched.
