@@ -2,6 +2,8 @@
 
 package interception
 
+import "cmp"
+
 // Fixed returns the action that does the same to the packets of a match which fixes all bits that a
 // copies; false if the match leaves any of them open. nf_tables copies single bits since Linux 6.13
 // only.
@@ -20,9 +22,7 @@ func (a RestoreMark) Fixed(m Match) (SetMark, bool) {
 // fixedBits returns the values of the bits of a mask, of which 0 stands for all, if the condition
 // leaves each only one.
 func fixedBits(c Condition[MarkBits], mask Mark) (MarkBits, bool) {
-	if mask == 0 {
-		mask = ^Mark(0)
-	}
+	mask = cmp.Or(mask, ^mask)
 	if !c.Present() || c.Negated() || c.Set().Mask&mask != mask {
 		return MarkBits{}, false
 	}

@@ -3,6 +3,7 @@
 package collision
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -39,10 +40,7 @@ func marksOf(m interception.Match, a interception.Action) (used marks) {
 
 // copied returns the bits that a mask selects, where 0 stands for all.
 func copied(mask interception.Mark) interception.MarkBits {
-	if mask == 0 {
-		mask = ^mask
-	}
-	return interception.MarkBits{Mask: mask}
+	return interception.MarkBits{Mask: cmp.Or(mask, ^mask)}
 }
 
 func (u *marks) add(more marks) {

@@ -91,10 +91,7 @@ func (i *Installer) Inspect(ctx context.Context) Status {
 			Reason: "the plugin lets every pod pass because of this note",
 		})
 	}
-	status.Right = true
-	for _, finding := range status.Findings {
-		status.Right = status.Right && finding.State == StateOK
-	}
+	status.Right = !slices.ContainsFunc(status.Findings, func(f Finding) bool { return f.State != StateOK })
 	return status
 }
 

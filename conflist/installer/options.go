@@ -3,6 +3,7 @@
 package installer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -132,18 +133,13 @@ const serviceAccountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token
 
 func (o Options) filled() Options {
 	typ := o.Want.Plugin.Type
-	fill := func(field *string, value string) {
-		if *field == "" {
-			*field = value
-		}
-	}
-	fill(&o.NetDir, "/etc/cni/net.d")
-	fill(&o.NodeNetDir, o.NetDir)
-	fill(&o.BinDir, "/opt/cni/bin")
-	fill(&o.RunDir, "/var/run/"+typ)
-	fill(&o.CacheDir, "/var/lib/cni")
-	fill(&o.ClaimName, typ+".claim")
-	fill(&o.Owner, typ)
+	o.NetDir = cmp.Or(o.NetDir, "/etc/cni/net.d")
+	o.NodeNetDir = cmp.Or(o.NodeNetDir, o.NetDir)
+	o.BinDir = cmp.Or(o.BinDir, "/opt/cni/bin")
+	o.RunDir = cmp.Or(o.RunDir, "/var/run/"+typ)
+	o.CacheDir = cmp.Or(o.CacheDir, "/var/lib/cni")
+	o.ClaimName = cmp.Or(o.ClaimName, typ+".claim")
+	o.Owner = cmp.Or(o.Owner, typ)
 	if len(o.Builds) == 0 {
 		o.Builds = []string{typ}
 	}
@@ -166,13 +162,11 @@ func (o Options) filled() Options {
 		return o
 	}
 	k := *o.Kubeconfig
-	fill(&k.Path, filepath.Join(o.RunDir, typ+"-kubeconfig"))
-	fill(&k.TokenFile, serviceAccountToken)
-	fill(&k.CAFile, filepath.Join(filepath.Dir(k.TokenFile), "ca.crt"))
-	fill(&k.User, typ)
-	if k.Mode == 0 {
-		k.Mode = 0o600
-	}
+	k.Path = cmp.Or(k.Path, filepath.Join(o.RunDir, typ+"-kubeconfig"))
+	k.TokenFile = cmp.Or(k.TokenFile, serviceAccountToken)
+	k.CAFile = cmp.Or(k.CAFile, filepath.Join(filepath.Dir(k.TokenFile), "ca.crt"))
+	k.User = cmp.Or(k.User, typ)
+	k.Mode = cmp.Or(k.Mode, 0o600)
 	o.Kubeconfig = &k
 	return o
 }

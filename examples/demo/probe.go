@@ -208,10 +208,7 @@ func (s side) sample(prefix netip.Prefix) (netip.Addr, bool) {
 	thisNetwork, reserved := netip.PrefixFrom(netip.AddrFrom4([4]byte{0}), 8), netip.PrefixFrom(netip.AddrFrom4([4]byte{240}), 4)
 	usable := !addr.IsLoopback() && !addr.IsMulticast() && !addr.IsLinkLocalUnicast() && !addr.IsUnspecified() &&
 		!thisNetwork.Contains(addr) && !reserved.Contains(addr)
-	for _, own := range s.pod {
-		usable = usable && !own.Contains(addr)
-	}
-	return addr, usable
+	return addr, usable && !slices.ContainsFunc(s.pod, func(own netip.Prefix) bool { return own.Contains(addr) })
 }
 
 // isLocal reports whether the address is a loopback address, or in the IPv4 loopback prefix.

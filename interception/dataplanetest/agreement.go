@@ -3,6 +3,7 @@
 package dataplanetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -42,9 +43,7 @@ const (
 // [Pod.CompareLiving] for older connections. Its package needs a TestMain that calls [RunTests].
 func Agree(t *testing.T, d interception.Dataplane, o AgreementOptions) {
 	t.Helper()
-	if o.Pairs == 0 {
-		o.Pairs = 2000
-	}
+	o.Pairs = cmp.Or(o.Pairs, 2000)
 	kinds := newCounts()
 	t.Run("redirects", func(t *testing.T) {
 		for i := range (o.Pairs + packetsPerRedirect - 1) / packetsPerRedirect {

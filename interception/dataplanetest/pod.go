@@ -3,6 +3,7 @@
 package dataplanetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,9 +90,7 @@ func openPod(ctx context.Context, directory string, o PodOptions) (*Pod, error) 
 	if len(o.Addresses) == 0 {
 		o.Addresses = []netip.Addr{netip.MustParseAddr("10.244.1.10"), netip.MustParseAddr("fd00:10:244:1::a")}
 	}
-	if o.DropAfter == 0 {
-		o.DropAfter = 750 * time.Millisecond
-	}
+	o.DropAfter = cmp.Or(o.DropAfter, 750*time.Millisecond)
 	n, err := openNetwork(ctx, directory, o)
 	if err != nil {
 		return nil, fmt.Errorf("make pod: %w", err)

@@ -3,6 +3,7 @@
 package iptables
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,9 +100,7 @@ func New(o Options) (*Dataplane, error) {
 	if o.Wait < 0 {
 		return nil, fmt.Errorf("wait for the lock for %s: give a time above zero", o.Wait)
 	}
-	if o.Wait == 0 {
-		o.Wait = defaultWait
-	}
+	o.Wait = cmp.Or(o.Wait, defaultWait)
 	protocols := route.Protocols(maps.Clone(o.Protocols))
 	if err := protocols.Validate(); err != nil {
 		return nil, err

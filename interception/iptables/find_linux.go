@@ -102,10 +102,7 @@ func (f findings) mayOwn(t tool, prefix string) bool {
 }
 
 func (f findings) has(flavour Flavour) bool {
-	for _, family := range families() {
-		if flavour == Legacy && f.legacy[family] || flavour == NFT && len(f.nft[family]) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(families(), func(family interception.Family) bool {
+		return flavour == Legacy && f.legacy[family] || flavour == NFT && len(f.nft[family]) > 0
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,8 +50,8 @@ func reason(p *interception.Plan, id interception.RuleID) (string, bool) {
 
 // tableOf returns the table of the last of some lines.
 func tableOf(lines []string) string {
-	for i := len(lines) - 1; i >= 0; i-- {
-		if name, ok := strings.CutPrefix(lines[i], "*"); ok {
+	for _, line := range slices.Backward(lines) {
+		if name, ok := strings.CutPrefix(line, "*"); ok {
 			return name
 		}
 	}
@@ -149,12 +150,7 @@ func parseIDMap(text string) idMap {
 }
 
 func (m idMap) has(id uint32) bool {
-	for _, r := range m {
-		if uint64(id) >= r.first && uint64(id)-r.first < r.count {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m, func(r idRange) bool { return uint64(id) >= r.first && uint64(id)-r.first < r.count })
 }
 
 // unmapped returns an error about the first condition on an id that the programs' user namespace

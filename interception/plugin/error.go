@@ -112,8 +112,7 @@ func sourceFailure(err error, first string) error {
 		return &Error{Code: types.ErrInternal, Step: step, Err: err}
 	}
 	code := codeTimeout // no source was left to ask in time
-	var last *podsource.Error
-	if errors.As(all.Failures[len(all.Failures)-1], &last) {
+	if last, is := errors.AsType[*podsource.Error](all.Failures[len(all.Failures)-1]); is {
 		code = sourceCode(last)
 	}
 	remedy := all.Remedy()

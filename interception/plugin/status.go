@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -85,16 +86,9 @@ func (c *config) askedFor(now time.Time) (time.Duration, error) {
 // agent writes a new one after the kubelet has mounted a new token or certificate, or has started
 // the agent.
 func needsCredential(err error) bool {
-	var both unusable
-	if !errors.As(err, &both) {
-		return false
-	}
-	for _, kind := range []error{podsource.ErrKubeconfig, podsource.ErrUntrusted, podsource.ErrUnauthorized, podsource.ErrForbidden} {
-		if errors.Is(both.server, kind) {
-			return true
-		}
-	}
-	return false
+	both, is := errors.AsType[unusable](err)
+	kinds := []error{podsource.ErrKubeconfig, podsource.ErrUntrusted, podsource.ErrUnauthorized, podsource.ErrForbidden}
+	return is && slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(both.server, kind) })
 }
 
 // usable returns nil if the agent is ready or, if it isn't, the API server answers. With fresh, the
@@ -130,18 +124,17 @@ func (u unusable) Error() string { return problemOf(u.agent) + "; " + problemOf(
 func (u unusable) Unwrap() []error { return []error{u.agent, u.server} }
 
 func problemOf(err error) string {
-	if failure := (*podsource.Error)(nil); errors.As(err, &failure) {
+	if failure, is := errors.AsType[*podsource.Error](err); is {
 		return failure.Problem()
 	}
 	return err.Error()
 }
 
 func statusRemedy(err error) string {
-	var both unusable
 	remedy := "see the node agent's log"
-	if errors.As(err, &both) {
+	if both, is := errors.AsType[unusable](err); is {
 		for _, one := range []error{both.agent, both.server} {
-			if failure := (*podsource.Error)(nil); errors.As(one, &failure) {
+			if failure, is := errors.AsType[*podsource.Error](one); is {
 				remedy += "; " + failure.Remedy()
 			}
 		}

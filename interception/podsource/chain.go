@@ -99,8 +99,7 @@ type LinkError struct {
 // Error returns the source's error, after the link's name unless it is an [*Error], which names its
 // source.
 func (e LinkError) Error() string {
-	var failure *Error
-	if errors.As(e.Err, &failure) {
+	if failure, is := errors.AsType[*Error](e.Err); is {
 		return failure.problem()
 	}
 	return e.Name + ": " + e.Err.Error()
@@ -145,8 +144,7 @@ func (e *ChainError) Problem() string {
 func (e *ChainError) Remedy() string {
 	var remedies []string
 	for _, link := range e.Failures {
-		var failure *Error
-		if errors.As(link.Err, &failure) {
+		if failure, is := errors.AsType[*Error](link.Err); is {
 			remedies = append(remedies, failure.Remedy())
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"time"
@@ -75,9 +76,7 @@ func (a Agent) logAsIstio(ctx context.Context, entries []LogEntry, failure *Erro
 // name.
 func (l LogEntry) asIstio() (string, error) {
 	line := make(map[string]string, len(l.Attributes)+4)
-	for key, value := range l.Attributes {
-		line[key] = value
-	}
+	maps.Copy(line, l.Attributes)
 	line["level"], line["time"] = protocol.IstioLevel(l.Level), l.Time.UTC().Format(time.RFC3339Nano)
 	line["scope"], line["msg"] = "cni-plugin", l.Message
 	data, err := json.Marshal(line)

@@ -77,9 +77,8 @@ func podFrom(answer []byte, ref Ref, quote func(string) string) (interception.Po
 		return interception.Pod{}, &Error{Kind: kind, Cause: fmt.Errorf(format, args...)}
 	}
 	var o object
-	var syntax *json.SyntaxError
 	err := json.Unmarshal(answer, &o)
-	if errors.As(err, &syntax) {
+	if _, is := errors.AsType[*json.SyntaxError](err); is {
 		return refuse(ErrAnswer, "it is not JSON: %s", quote(err.Error()))
 	} else if err != nil {
 		return refuse(ErrNotPod, "%s", quote(err.Error()))

@@ -5,6 +5,7 @@ package trace
 import (
 	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/meshcni/meshcni/interception"
 )
@@ -76,10 +77,5 @@ func (f *follower) carry(from *network, link interception.Interface, h Header) (
 }
 
 func (l *Link) has(addr netip.Addr) bool {
-	for _, prefix := range l.Addresses {
-		if prefix.Addr() == addr {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return p.Addr() == addr })
 }

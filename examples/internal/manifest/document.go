@@ -4,6 +4,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -117,9 +118,7 @@ func split(text []byte) ([]document, error) {
 			}
 			line = rest
 		}
-		if begins == 0 {
-			begins = number
-		}
+		begins = cmp.Or(begins, number)
 		content := bytes.TrimSpace(line)
 		written = written || len(content) > 0 && content[0] != '#' && content[0] != '%'
 		current.Write(line)

@@ -3,6 +3,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -142,12 +143,7 @@ func (s *Scenario) pods(w Workload) []corev1.Pod {
 	return pods.Items
 }
 
-func (s *Scenario) in(w Workload) string {
-	if w.Namespace != "" {
-		return w.Namespace
-	}
-	return s.Namespace
-}
+func (s *Scenario) in(w Workload) string { return cmp.Or(w.Namespace, s.Namespace) }
 
 func selector(w Workload) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.Name}}

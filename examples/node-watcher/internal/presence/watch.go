@@ -118,21 +118,15 @@ type store struct{ *Watch }
 
 var errForeign = errors.New("the API server's answer is about another object")
 
-func (s store) Add(object any) error {
+func (s store) Add(object any) error    { return s.about(object, true) }
+func (s store) Update(object any) error { return s.about(object, true) }
+func (s store) Delete(object any) error { return s.about(object, false) }
+
+func (s store) about(object any, there bool) error {
 	if o, ok := object.(*metav1.PartialObjectMetadata); !ok || o.Name != s.name || o.Namespace != s.namespace {
 		return errForeign
 	}
-	s.report(true)
-	return nil
-}
-
-func (s store) Update(object any) error { return s.Add(object) }
-
-func (s store) Delete(object any) error {
-	if o, ok := object.(*metav1.PartialObjectMetadata); !ok || o.Name != s.name || o.Namespace != s.namespace {
-		return errForeign
-	}
-	s.report(false)
+	s.report(there)
 	return nil
 }
 
