@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"strings"
 )
@@ -82,3 +83,13 @@ var (
 	// ErrName means that the name is empty or not printable.
 	ErrName = errors.New("invalid name")
 )
+
+// CheckMode refuses unsafe permission bits for a file with a token. The owner must be able to read
+// the file and may be able to write it, the group may be able to read it, and nothing else is
+// allowed.
+func CheckMode(mode fs.FileMode) error {
+	if mode&^0o640 != 0 || mode&0o400 == 0 {
+		return fmt.Errorf("it is %#o in octal; the file holds a token: write 0600, or 0640 for a group that may read it", mode)
+	}
+	return nil
+}

@@ -5,13 +5,16 @@ package podsource
 import (
 	"cmp"
 	"context"
+	"net"
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
+	"github.com/meshcni/meshcni/internal/unixsocket"
 )
 
 // The defaults of [Agent].
@@ -151,3 +154,38 @@ func patienceWithAgent(failure *Error) int {
 		return 1
 	}
 }
+
+// AgentConnection keeps a connection to a node agent open between the calls of an [Agent], so that
+// a program that asks and then reports connects once. If the agent has closed it meanwhile, the
+// next call connects anew. The zero AgentConnection keeps none yet. It is safe for concurrent use
+// by Agents of one run directory; calls at the same time have a connection each, of which one is
+// kept.
+type AgentConnection struct{ idle atomic.Pointer[wire] }
+
+// Close closes the connection if one is kept.
+func (c *AgentConnection) Close() error {
+	if w := c.take(); w != nil {
+		return w.Close()
+	}
+	return nil
+}
+
+// take returns nil if no connection is kept.
+func (c *AgentConnection) take() *wire {
+	if c == nil {
+		return nil
+	}
+	return c.idle.Swap(nil)
+}
+
+// keep reports whether the connection is kept; otherwise the caller still owns it.
+func (c *AgentConnection) keep(w *wire) bool { return c != nil && c.idle.CompareAndSwap(nil, w) }
+
+// PeerError means that the process at the other end of a unix socket is neither root's nor of this
+// process's user.
+type PeerError = unixsocket.PeerError
+
+// CheckPeer accepts the process at the other end of a unix socket if it is root's, or of this
+// process's user: both may do all that this process may. Any other process is a [*PeerError].
+// CheckPeer asks the kernel which user connected, or began to listen (SO_PEERCRED, unix(7)).
+func CheckPeer(connection net.Conn) error { return unixsocket.CheckPeer(connection) }

@@ -140,3 +140,55 @@ func (s *Suite) helm() (*action.Configuration, error) {
 	}
 	return configuration, nil
 }
+
+// Change is [Suite.Install] without waiting for the daemons: after some changes they never become
+// ready.
+func (s *Suite) Change(ctx context.Context, values Values) error {
+	s.installation.forget()
+	return s.install(ctx, values)
+}
+
+// InstallRelease installs another release of the chart, beside the suite's, in the product's second
+// version.
+func (s *Suite) InstallRelease(ctx context.Context, name string, values Values) error {
+	configuration, err := s.helm()
+	if err != nil {
+		return err
+	}
+	chart, err := loader.Load(s.chart)
+	if err != nil {
+		return fmt.Errorf("load the chart: %w", err)
+	}
+	all := Values{"image": product.TestReference("install-cni", SecondVersion), "pullPolicy": "Never"}
+	maps.Copy(all, values)
+	install := action.NewInstall(configuration)
+	install.ReleaseName, install.Namespace, install.Wait, install.Timeout = name, SystemNamespace, true, mostHelm
+	if _, err := install.RunWithContext(ctx, chart, all); err != nil {
+		return fmt.Errorf("install release %s: %w", name, err)
+	}
+	return nil
+}
+
+// UninstallRelease removes a release as helm uninstall does by default.
+func (s *Suite) UninstallRelease(name string) error { return s.uninstallRelease(name, true) }
+
+// UninstallReleaseWithoutHooks is [Suite.UninstallRelease] with --no-hooks.
+func (s *Suite) UninstallReleaseWithoutHooks(name string) error {
+	return s.uninstallRelease(name, false)
+}
+
+func (s *Suite) uninstallRelease(name string, hooks bool) error {
+	if name == ReleaseName {
+		s.installation.forget()
+	}
+	configuration, err := s.helm()
+	if err != nil {
+		return err
+	}
+	uninstall := action.NewUninstall(configuration)
+	uninstall.Timeout, uninstall.DisableHooks = mostHelm, !hooks
+	if _, err := uninstall.Run(name); err != nil {
+		return fmt.Errorf("uninstall release %s: %w", name, err)
+	}
+	return nil
+}
