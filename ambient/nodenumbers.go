@@ -67,6 +67,8 @@ type NodeNumbers struct {
 	// connections from meshed pods, for connections to them, for connections of other proxies to
 	// them, and for queries.
 	OutboundPort, InboundPort, TunnelPort, DNSPort interception.Port
+	// Former is another program's capture that stands on the node, too; none in the zero value.
+	Former FormerCapture
 }
 
 // IstioNodeNumbers returns the numbers that Istio 1.18 to 1.20 used, as far as they had any: the
@@ -134,6 +136,9 @@ func (n NodeNumbers) validateMarks() error {
 				return numbersError("the mark %s is 0 or shares a bit with another one of the node's: choose other bits", mark)
 			}
 			taken |= mark.Mask
+		}
+		if skipped := n.Former.Skipped; skipped.Mask&taken != 0 {
+			return numbersError("another program captures with the mark %s, which shares a bit with one of the node's: choose other bits", skipped)
 		}
 	}
 	delivered, transparent := n.Delivered.Mark, n.Transparent.Mark

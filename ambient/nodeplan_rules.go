@@ -34,11 +34,17 @@ func (p nodePlanner) capture() {
 			c.Do(interception.RuleID(of.wireID("proxy.opens")), opens, interception.SetConnMark{Mark: of.Opened},
 				"the proxy opens connections in the name of others")
 		}
+		if skipped := p.Former.Skipped; !skipped.IsEmpty() {
+			c.Do("proxy.skipped", interception.Match{In: p.wires}, interception.SetMark{Mark: skipped}, "another program leaves it alone")
+		}
 		c.Do("proxy.passes", interception.Match{In: p.wires}, interception.Return{}, "what the proxy sends is not captured again")
 		for _, of := range p.proxies {
 			c.Do(interception.RuleID(of.wireID("proxy.answer")), interception.Match{ConnMark: interception.Is(of.Opened)},
 				interception.SetMark{Mark: of.Replies.Mark}, whyReplies)
 		}
+	}
+	if p.Former.ProxyLink != "" {
+		c.Do("former.passes", p.Former.fromProxy(), interception.Return{}, whyFormer)
 	}
 	for _, family := range families(p.facts) {
 		c.Do(id("outbound.open", family), interception.Match{SrcSet: interception.Is(p.meshed[family]), L4: opening()},
@@ -78,6 +84,9 @@ func (p nodePlanner) inbound() {
 	c.EntryAt(interception.Prerouting, afterTranslation, p.hooked(interception.TCP()), "connections to meshed pods")
 	if !p.IsZero() {
 		c.Do("inbound.wire", interception.Match{In: p.wires}, interception.Return{}, "what the proxy sends is not captured again")
+	}
+	if p.Former.ProxyLink != "" {
+		c.Do("inbound.former", p.Former.fromProxy(), interception.Return{}, whyFormer)
 	}
 	c.Do("inbound.outbound", interception.Match{ConnMark: interception.Is(p.Outbound.Mark)}, interception.Return{}, "captured as outbound")
 	for _, family := range families(p.facts) {

@@ -60,6 +60,13 @@ func equal(m interception.Mark) interception.MarkBits {
 	return interception.MarkBits{Value: m, Mask: m}
 }
 
+// Former returns what a plan for the node has to know that stands beside the agent's rules
+// ([ambient.NodeNumbers].Former). [ambient.BesideIstioNodeNumbers] are numbers that the agent does
+// not use.
+func (u NodeRules) Former() ambient.FormerCapture {
+	return ambient.FormerCapture{Skipped: equal(upstreamSkipped), ProxyLink: u.ProxyLink}
+}
+
 // NodePods is the name of the set of meshed pods in the plan of [NodeRules.Plan], and that
 // of the agent's ipset.
 const NodePods interception.SetName = "ztunnel-pods-ips"

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ambient
+
+import "github.com/meshcni/meshcni/interception"
+
+// FormerCapture is the capture of another program that stands on the node beside [NodePlan], as
+// long as connections last that it has captured. The zero value is none.
+type FormerCapture struct {
+	// Skipped is the mark of packets that the other program leaves alone. What the proxies send by
+	// their wires gets it.
+	Skipped interception.MarkBits
+	// ProxyLink is the node's interface to the other program's proxy. Connections that this proxy
+	// opens are not captured.
+	ProxyLink interception.Interface
+}
+
+// fromProxy returns the condition on what the other program's proxy sends.
+func (f FormerCapture) fromProxy() interception.Match {
+	return interception.Match{In: interception.Is(interception.Interfaces(f.ProxyLink))}
+}
+
+const whyFormer = "what the proxy of another program sends is not captured again"
+
+// BesideIstioNodeNumbers returns numbers that capture beside Istio 1.18 to 1.20 needs: they have
+// the ports of the proxy's listeners in common with [IstioNodeNumbers], and nothing else. The
+// priorities precede those of Istio, so that both can capture new connections and these numbers
+// decide.
+func BesideIstioNodeNumbers() NodeNumbers {
+	bits := func(value interception.Mark) interception.MarkBits {
+		return interception.MarkBits{Value: value, Mask: value}
+	}
+	const proxyMask = 0x3000
+	n := IstioNodeNumbers()
+	n.Outbound = MarkedRoute{Mark: bits(0x400), Table: 111, OddTable: 114, Priority: 91}
+	n.Replies = MarkedRoute{Mark: bits(0x1000), Table: 112, OddTable: 115, Priority: 92}
+	n.Inbound = MarkedRoute{Mark: bits(0x800), Table: 110, OddTable: 113, Priority: 93}
+	n.Opened, n.Odd, n.DirectPriority = bits(0x1000), bits(0x2000), 90
+	n.Delivered = MarkedRoute{Mark: interception.MarkBits{Value: 0x1000, Mask: proxyMask}, Table: 110, Priority: 20010}
+	n.Transparent = MarkedRoute{Mark: interception.MarkBits{Value: 0x2000, Mask: proxyMask}, Table: 111, Priority: 20011}
+	n.InboundWire = Wire{
+		Node: "meshin", Proxy: "pmeshin", VNI: 1002,
+		NodeAddresses:  prefixes("192.168.124.1/30", "fd16:9254:7127:124::1/126"),
+		ProxyAddresses: prefixes("192.168.124.2/30", "fd16:9254:7127:124::2/126"),
+	}
+	n.OutboundWire = Wire{
+		Node: "meshout", Proxy: "pmeshout", VNI: 1003,
+		NodeAddresses:  prefixes("192.168.125.1/30", "fd16:9254:7127:125::1/126"),
+		ProxyAddresses: prefixes("192.168.125.2/30", "fd16:9254:7127:125::2/126"),
+	}
+	n.UDPPort = 14789
+	return n
+}
