@@ -16,6 +16,7 @@ import (
 
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
 	"github.com/meshcni/meshcni/internal/namespace"
+	"github.com/meshcni/meshcni/internal/testing/talk"
 )
 
 // journey is a way from a pod to the application in a pod of another node. Its methods return
@@ -32,7 +33,7 @@ func (j journey) connections() (float64, error) {
 	begin := time.Now()
 	err := j.inside(func() error {
 		for range count {
-			conn, err := j.connect(echoPort)
+			conn, err := j.connect(talk.Port)
 			if err == nil {
 				err = errors.Join(exchange(conn, 1), unix.Close(conn))
 			}
@@ -50,7 +51,7 @@ func (j journey) packets() (float64, error) {
 	const count = 400
 	var begin time.Time
 	err := j.inside(func() error {
-		conn, err := j.connect(echoPort)
+		conn, err := j.connect(talk.Port)
 		if err != nil {
 			return err
 		}
@@ -148,7 +149,7 @@ const sinkPort = 9
 func newJourney(b *testing.B, name string, from, to *nodes.Place) journey {
 	b.Helper()
 	for port, answer := range map[int]func(net.Conn){
-		echoPort: func(conn net.Conn) { _, _ = io.Copy(conn, conn) },
+		talk.Port: func(conn net.Conn) { _, _ = io.Copy(conn, conn) },
 		sinkPort: func(conn net.Conn) {
 			if _, err := io.Copy(io.Discard, conn); err == nil {
 				_, _ = conn.Write([]byte{1})

@@ -4,7 +4,6 @@ package ambient_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,70 +15,8 @@ import (
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/namespace"
+	"github.com/meshcni/meshcni/internal/testing/talk"
 )
-
-// echoPort is the port of an application that sends back what it receives.
-const echoPort = 7
-
-// echo runs such an application in a pod to the end of the test.
-func echo(t *testing.T, place *nodes.Place) {
-	t.Helper()
-	for _, address := range place.Addresses {
-		var listener net.Listener
-		if err := namespace.Run(place.Netns.File(), func() (err error) {
-			listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", netip.AddrPortFrom(address, echoPort).String())
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = listener.Close() })
-		go func() {
-			for {
-				conn, err := listener.Accept()
-				if err != nil {
-					return
-				}
-				context.AfterFunc(t.Context(), func() { _ = conn.Close() })
-				go func() { _, _ = io.Copy(conn, conn) }()
-			}
-		}()
-	}
-}
-
-// call opens a connection to such an application.
-func call(t *testing.T, from *nodes.Place, to netip.Addr) net.Conn {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	var conn net.Conn
-	if err := namespace.Run(from.Netns.File(), func() (err error) {
-		conn, err = new(net.Dialer).DialContext(ctx, "tcp", netip.AddrPortFrom(to, echoPort).String())
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
-// say says a word and hears it again.
-func say(conn net.Conn, word string) error {
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		return err
-	}
-	if _, err := conn.Write([]byte(word)); err != nil {
-		return err
-	}
-	heard := make([]byte, len(word))
-	if _, err := io.ReadFull(conn, heard); err != nil {
-		return err
-	}
-	if string(heard) != word {
-		return fmt.Errorf("heard %q, want %q", heard, word)
-	}
-	return nil
-}
 
 // TestNodeKeepsConnections opens connections of a pod and to it before it leaves the mesh, while it
 // is outside, and after it has come back. All of them last, with the proxy or without it as they
@@ -90,8 +27,8 @@ func TestNodeKeepsConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newCapturingNode(t, backend, ambient.WayVeth)
-			echo(t, n.remote)
-			echo(t, n.meshed)
+			talk.Echo(t, n.remote)
+			talk.Echo(t, n.meshed)
 			var open []net.Conn
 			for stage, captured := range []bool{true, false, true} {
 				if stage > 0 {
@@ -99,10 +36,10 @@ func TestNodeKeepsConnections(t *testing.T) {
 				}
 				n.relay.Takings() // forget
 				for family := range 2 {
-					open = append(open, call(t, n.meshed, n.remote.Addresses[family]), call(t, n.remote, n.meshed.Addresses[family]))
+					open = append(open, talk.Call(t, n.meshed, n.remote.Addresses[family]), talk.Call(t, n.remote, n.meshed.Addresses[family]))
 				}
 				for i, conn := range open {
-					if err := say(conn, fmt.Sprintf("%d at stage %d", i, stage)); err != nil {
+					if err := talk.Say(conn, fmt.Sprintf("%d at stage %d", i, stage)); err != nil {
 						t.Errorf("stage %d, connection %d: %v", stage, i, err)
 					}
 				}
@@ -141,11 +78,11 @@ func TestNodeCarriesMuch(t *testing.T) {
 			t.Run(name+" "+way.String(), func(t *testing.T) {
 				t.Parallel()
 				n := newCapturingNode(t, backend, way)
-				echo(t, n.remote)
-				echo(t, n.meshed)
+				talk.Echo(t, n.remote)
+				talk.Echo(t, n.meshed)
 				for family := range 2 {
 					for _, ends := range [][2]*nodes.Place{{n.meshed, n.remote}, {n.remote, n.meshed}} {
-						conn := call(t, ends[0], ends[1].Addresses[family])
+						conn := talk.Call(t, ends[0], ends[1].Addresses[family])
 						if err := sayMuch(conn); err != nil {
 							t.Errorf("%s to %s: %v", ends[0].Name, ends[1].Addresses[family], err)
 						}

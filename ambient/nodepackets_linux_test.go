@@ -19,6 +19,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/testing/haproxy"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
+	"github.com/meshcni/meshcni/internal/testing/talk"
 	"github.com/meshcni/meshcni/internal/testing/transparent"
 )
 
@@ -295,13 +296,13 @@ func TestNodeChangesProxies(t *testing.T) {
 						}
 					}
 				}
-				echo(t, n.remote)
-				echo(t, n.meshed)
+				talk.Echo(t, n.remote)
+				talk.Echo(t, n.meshed)
 				through := map[int][]net.Conn{} // by the relay
 				open := func(relay int) {
 					for family := range 2 {
 						through[relay] = append(through[relay],
-							call(t, n.meshed, n.remote.Addresses[family]), call(t, n.remote, n.meshed.Addresses[family]))
+							talk.Call(t, n.meshed, n.remote.Addresses[family]), talk.Call(t, n.remote, n.meshed.Addresses[family]))
 					}
 				}
 				wantRelay("before", 0)
@@ -319,7 +320,7 @@ func TestNodeChangesProxies(t *testing.T) {
 				wantRelay("without the former wires", 1)
 				wantLasting(t, "without the former wires", through[1])
 				for _, conn := range through[0] {
-					if err := say(conn, "former"); err == nil {
+					if err := talk.Say(conn, "former"); err == nil {
 						t.Errorf("without the former wires: a connection of %s goes on", conn.LocalAddr())
 					}
 				}
@@ -332,7 +333,7 @@ func TestNodeChangesProxies(t *testing.T) {
 func wantLasting(t *testing.T, step string, open []net.Conn) {
 	t.Helper()
 	for _, conn := range open {
-		if err := say(conn, step); err != nil {
+		if err := talk.Say(conn, step); err != nil {
 			t.Errorf("%s: the connection from %s to %s: %v", step, conn.LocalAddr(), conn.RemoteAddr(), err)
 		}
 	}
