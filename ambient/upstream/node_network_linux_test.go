@@ -14,23 +14,8 @@ import (
 	"github.com/meshcni/meshcni/ambient/upstream"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
+	"github.com/meshcni/meshcni/internal/testing/upstreamtest"
 )
-
-// agentNetwork are the commands by which the agent of Istio 1.18 to 1.20 makes addresses, routes
-// and policy rules on a node (cni/pkg/ambient/net_linux.go of Istio), once its tunnels are there.
-const agentNetwork = `address add 192.168.126.1/30 dev istioin
-address add 192.168.127.1/30 dev istioout
-link set istioin up
-link set istioout up
-route add table 101 10.244.0.14 dev vethz scope link
-route add table 101 0.0.0.0/0 via 192.168.127.2 dev istioout
-route add table 102 10.244.0.14 dev vethz scope link
-route add table 102 0.0.0.0/0 via 10.244.0.14 dev vethz onlink
-route add table 100 10.244.0.14 dev vethz scope link
-rule add priority 100 fwmark 0x200/0x200 goto 32766
-rule add priority 101 fwmark 0x100/0x100 lookup 101
-rule add priority 102 fwmark 0x40/0x40 lookup 102
-rule add priority 103 table 100`
 
 // nodeWithProxy returns a node's namespace with the interface to its proxy.
 func nodeWithProxy(t *testing.T) *sandboxtest.Pod {
@@ -79,7 +64,7 @@ func TestNetworkPlanIsTheAgents(t *testing.T) {
 	} {
 		agents.Run(t, "", append([]string{"ip"}, strings.Fields(command)...)...)
 	}
-	for command := range strings.Lines(agentNetwork) {
+	for command := range strings.Lines(upstreamtest.NodeNetwork) {
 		agents.Run(t, "", append([]string{"ip"}, strings.Fields(command)...)...)
 	}
 	plan := networkPlan(t)
