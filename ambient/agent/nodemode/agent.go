@@ -147,13 +147,24 @@ func (a *Agent) loop(ctx context.Context) {
 		case <-round.C:
 			a.lookAtAll()
 		case <-glance.C:
-			if a.host.ready {
-				if err := a.look(); err != nil {
-					a.lookAtAll()
-				}
-			}
+			a.glance()
 		}
 		timer.Stop()
+	}
+}
+
+// glance looks for the proxy's listeners, and whether the rules of a former agent can go.
+func (a *Agent) glance() {
+	if !a.host.ready {
+		return
+	}
+	err := a.look()
+	may := err == nil
+	if may {
+		may, err = a.mayTakeOver()
+	}
+	if err != nil || may {
+		a.lookAtAll()
 	}
 }
 

@@ -25,11 +25,12 @@ func (a *Agent) keepHost(ctx context.Context) error {
 		return a.clear(ctx)
 	}
 	want, unusable := a.choose(ctx)
+	a.host.draining = time.Time{}
 	err := a.change(ctx, want)
 	if ctx.Err() != nil {
 		return err // and nothing was seen of the proxy
 	}
-	return errors.Join(err, a.look(), unusable)
+	return errors.Join(err, a.look(), unusable, a.takeOver(ctx))
 }
 
 // look looks for the proxy's listeners. All pods look again when that is news.

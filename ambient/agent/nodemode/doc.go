@@ -36,8 +36,19 @@
 // A pod that is enrolled or withdrawn while it runs keeps its connections, and new ones go the new
 // way. Those that a proxy carries go on when another one takes its place, as long as its pod lasts.
 //
+// # Istio 1.18 to 1.20
+//
+// Where such an agent has captured on the node before (Options.TakeOver), both capture for some
+// time: new connections go the way of this agent's plan, and those that there are go on by the
+// former tunnels. What the former agent has on the host goes once no pod has such a connection.
+// What it has in its proxy's namespace ends with that pod. Its settings of rp_filter stay: what
+// they were before is not known.
+//
+// To go back, start the former agent while this one runs, and then withdraw all pods: rules that
+// appear after this agent's start are left alone.
+//
 // # Non-goals
 //
 // The agent does not move the pods of a node from one form of capture to the other: withdraw them
-// first. It does not take over what Istio 1.18 to 1.20 has written.
+// first. It does not take over what Istio 1.18 to 1.20 has written in its eBPF mode.
 package nodemode

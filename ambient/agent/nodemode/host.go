@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent"
@@ -28,6 +29,10 @@ type host struct {
 	listens bool     // and the first proxy has its listeners
 	applied string   // the fingerprint of the host's plan as it was applied last
 	own     map[netip.Addr]bool
+
+	former    former
+	unclashed bool      // no other program uses the numbers of the plan with a proxy
+	draining  time.Time // since when everything is to be removed; zero if it is not
 }
 
 // hostKey is the key under which the host's namespace is watched.
@@ -85,18 +90,7 @@ func (h *host) restore(ctx context.Context) (lost []string, err error) {
 
 // restoreNode makes the host hold its plan, and reads the members of the sets.
 func (h *host) restoreNode(ctx context.Context) (lost []string, err error) {
-	facts, err := netfacts.Read(h.o.Host)
-	if err != nil {
-		return nil, err
-	}
-	handle, all := h.o.Host, []ambient.NodeProxy{{}}
-	if len(h.proxies) > 0 {
-		all = nil
-	}
-	for _, p := range h.proxies {
-		handle, all = handle.With(p.Proxy.Namespace, p.netns), append(all, p.Proxy)
-	}
-	plan, err := ambient.NodePlan(all[0], h.o.Numbers, facts, h.o.Owner, all[1:]...)
+	handle, plan, err := h.plan(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -116,6 +110,37 @@ func (h *host) restoreNode(ctx context.Context) (lost []string, err error) {
 	lost = h.members.take(plan, state)
 	h.o.count(agent.CountDrift, "sets", len(lost))
 	return lost, nil
+}
+
+// plan returns the plan for the host, with the handle that it needs. The first one with wires, and
+// the first without, has to have its numbers for itself.
+func (h *host) plan(ctx context.Context) (*interception.Netns, *interception.Plan, error) {
+	facts, err := netfacts.Read(h.o.Host)
+	if err == nil {
+		err = h.lookForFormer(ctx)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	handle, all := h.o.Host, []ambient.NodeProxy{{}}
+	if len(h.proxies) > 0 {
+		all = nil
+	}
+	for _, p := range h.proxies {
+		handle, all = handle.With(p.Proxy.Namespace, p.netns), append(all, p.Proxy)
+	}
+	if h.applied == "" || len(h.proxies) > 0 && !h.unclashed {
+		alone, err := ambient.NodePlan(all[0], h.o.Numbers, facts, h.o.Owner, all[1:]...)
+		if err == nil {
+			err = h.mustNotClash(ctx, alone)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		h.unclashed = len(h.proxies) > 0
+	}
+	plan, err := ambient.NodePlan(all[0], h.numbers(), facts, h.o.Owner, all[1:]...)
+	return handle, plan, err
 }
 
 // keep applies a plan where the namespace does not hold it. It returns what was seen before, and

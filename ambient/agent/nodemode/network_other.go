@@ -19,3 +19,17 @@ func mtuOf(*interception.Netns, netip.Addr) (int, error) { return 0, interceptio
 func sourceTo(*interception.Netns, netip.Addr) (netip.Addr, error) {
 	return netip.Addr{}, interception.ErrUnsupported
 }
+
+func eachConnection(*interception.Netns, interception.Family, func(connection)) error {
+	return interception.ErrUnsupported
+}
+
+func removeSame(*interception.Netns, []interception.Object) error { return interception.ErrUnsupported }
+
+func othersOf(*interception.Netns, interception.Owner) ([]interception.Object, error) {
+	return nil, interception.ErrUnsupported
+}
+
+func portsOf(*interception.Netns) ([]interception.Port, error) {
+	return nil, interception.ErrUnsupported
+}

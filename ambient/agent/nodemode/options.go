@@ -46,6 +46,18 @@ type Options struct {
 	DNS bool
 	// Closed captures pods before the proxy serves them, as [ambient.Wanted] describes it.
 	Closed bool
+	// TakeOver are dataplanes that read what other programs have on the host, with their
+	// Options.Foreign. The agent refuses to capture where other programs use bits of its marks
+	// ([ErrClash]). If Istio 1.18 to 1.20 has rules on the host when the agent starts, it removes
+	// these with their routes, policy rules and tunnels, once all pods of the mesh are in its own
+	// sets and connections that the former rules have captured have ended. Until then both stand,
+	// which needs other Numbers ([ambient.BesideIstioNodeNumbers]). Rules that some program has
+	// changed stay, with an error that wraps [agent.ErrUpstream]. Without dataplanes (nil) the
+	// agent looks for none.
+	TakeOver []agent.ForeignDataplane
+	// DrainTimeout is how long captured connections may go on when all pods are withdrawn; 30 s if
+	// zero.
+	DrainTimeout time.Duration
 	// Round is how often everything is looked at although nothing has happened; a minute if zero.
 	Round time.Duration
 	// ListenerRound is how often the proxy's listeners are looked for; 2 s if zero.
@@ -87,6 +99,7 @@ func (o *Options) validate() error {
 
 func (o *Options) setDefaults() {
 	o.Round, o.ListenerRound = cmp.Or(o.Round, time.Minute), cmp.Or(o.ListenerRound, 2*time.Second)
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, 30*time.Second)
 	if o.Observe == nil {
 		o.Observe = func(agent.Pod) {}
 	}

@@ -15,7 +15,8 @@ import (
 // Withdraw takes pods out of the mesh, or all pods of the node if no UID is given. Each is treated
 // as if no selector matched it: its addresses leave the sets, and its annotation goes. Its
 // connections stay. With all pods also the rules, interfaces and settings of the host and of the
-// proxy's namespace go, and the state file last, and pods that are new are not enrolled.
+// proxy's namespace go, once captured connections have ended or Options.DrainTimeout is over, and
+// the state file last. Pods that are new are not enrolled then.
 //
 // The pods stay out until [Agent.Readmit] is called, or the agent ends. Withdraw does not need the
 // feed: a pod of which it has not told yet is known by its members. The annotation of such a pod
@@ -157,6 +158,9 @@ func (a *Agent) clear(ctx context.Context) error {
 	a.mu.Unlock()
 	if busy {
 		return nil // the last one that is out has the host looked at
+	}
+	if drains, err := a.drains(); err != nil || drains {
+		return err
 	}
 	if err := a.host.clear(ctx); err != nil {
 		return err
