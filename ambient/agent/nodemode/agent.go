@@ -231,9 +231,12 @@ func (a *Agent) take() (e *entry, onHost bool, next time.Time) {
 func (a *Agent) report(err error) {
 	a.mu.Lock()
 	a.proxyState.err = err
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrSettings):
+		a.hostDueLocked(a.options.SettingsRound)
+	case err != nil:
 		a.hostDueLocked(a.failures.Next(time.Now()))
-	} else {
+	default:
 		a.failures.Reset()
 	}
 	a.mu.Unlock()

@@ -30,7 +30,10 @@ func (a *Agent) keepHost(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return err // and nothing was seen of the proxy
 	}
-	return errors.Join(err, a.look(), unusable, a.takeOver(ctx))
+	if err = errors.Join(err, a.look(), unusable, a.takeOver(ctx)); err == nil {
+		err = a.host.settings.err()
+	}
+	return err
 }
 
 // look looks for the proxy's listeners. All pods look again when that is news.

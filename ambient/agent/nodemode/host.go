@@ -31,6 +31,7 @@ type host struct {
 	own     map[netip.Addr]bool
 
 	former    former
+	settings  settings
 	unclashed bool      // no other program uses the numbers of the plan with a proxy
 	draining  time.Time // since when everything is to be removed; zero if it is not
 }
@@ -77,7 +78,7 @@ func (h *host) restore(ctx context.Context) (lost []string, err error) {
 		return nil, err
 	}
 	for _, p := range h.proxies {
-		if err := p.keep(ctx, h.o); err != nil {
+		if err := p.keep(ctx, h); err != nil {
 			return lost, err
 		}
 	}
@@ -94,7 +95,7 @@ func (h *host) restoreNode(ctx context.Context) (lost []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	state, changed, err := h.o.keep(ctx, handle, plan)
+	state, changed, err := h.keep(ctx, hostKey, handle, plan, h.applied != plan.Fingerprint())
 	drifted := changed && h.applied == plan.Fingerprint()
 	if drifted {
 		h.o.count(agent.CountDrift, "host", 1)
@@ -144,17 +145,18 @@ func (h *host) plan(ctx context.Context) (*interception.Netns, *interception.Pla
 }
 
 // keep applies a plan where the namespace does not hold it. It returns what was seen before, and
-// whether that differed.
-func (o *Options) keep(
-	ctx context.Context, in *interception.Netns, plan *interception.Plan,
+// whether that differed and may be healed now. A plan that is new need not wait.
+func (h *host) keep(
+	ctx context.Context, key string, in *interception.Netns, plan *interception.Plan, isNew bool,
 ) (seen interception.State, changed bool, err error) {
-	if seen, err = o.Dataplane.Observe(ctx, in, o.Owner); err != nil {
+	if seen, err = h.o.Dataplane.Observe(ctx, in, h.o.Owner); err != nil {
 		return seen, false, err
 	}
 	// What other programs have is not the agent's to change.
-	changed = slices.ContainsFunc(interception.Diff(plan, seen), func(d interception.Drift) bool { return d.Kind != interception.DriftForeign })
+	drifts := slices.DeleteFunc(interception.Diff(plan, seen), func(d interception.Drift) bool { return d.Kind == interception.DriftForeign })
+	changed = h.settings.mayHeal(key, drifts, isNew, h.o.SettingsRound) && len(drifts) > 0
 	if changed {
-		err = o.Dataplane.Apply(ctx, in, plan)
+		err = h.o.Dataplane.Apply(ctx, in, plan)
 	}
 	return seen, changed, err
 }

@@ -62,6 +62,10 @@ type Options struct {
 	Round time.Duration
 	// ListenerRound is how often the proxy's listeners are looked for; 2 s if zero.
 	ListenerRound time.Duration
+	// SettingsRound is how often at most a setting of the plan's interfaces, such as rp_filter, is
+	// written because another program has changed it; a minute if zero. A setting that has to wait is
+	// an error that wraps [ErrSettings].
+	SettingsRound time.Duration
 	// WithoutNotices makes New go on without CAP_NET_BROADCAST, and is called with the kernel's
 	// refusal. What other programs change is then found in rounds of 5 s at most. Without it (nil)
 	// New fails.
@@ -99,6 +103,7 @@ func (o *Options) validate() error {
 
 func (o *Options) setDefaults() {
 	o.Round, o.ListenerRound = cmp.Or(o.Round, time.Minute), cmp.Or(o.ListenerRound, 2*time.Second)
+	o.SettingsRound = cmp.Or(o.SettingsRound, time.Minute)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 30*time.Second)
 	if o.Observe == nil {
 		o.Observe = func(agent.Pod) {}

@@ -25,7 +25,8 @@ var ErrProxy = errors.New("the node's proxy cannot be used")
 type proxy struct {
 	record
 
-	netns *interception.Netns // nil until it is found after a start
+	netns   *interception.Netns // nil until it is found after a start
+	applied string              // the fingerprint of the plan that its namespace holds; empty before the first time
 }
 
 // is reports whether this is the proxy in a pod's present sandbox.
@@ -50,18 +51,19 @@ func ofEachFamily(all []netip.Addr) (own []netip.Addr) {
 }
 
 // keep makes the proxy's namespace hold its plan.
-func (p *proxy) keep(ctx context.Context, o *Options) error {
+func (p *proxy) keep(ctx context.Context, h *host) error {
 	facts, err := netfacts.Read(p.netns)
 	if err != nil {
 		return err
 	}
-	plan, err := ambient.ProxyPlan(p.Proxy, o.Numbers, facts, o.Owner)
+	plan, err := ambient.ProxyPlan(p.Proxy, h.o.Numbers, facts, h.o.Owner)
 	if err == nil {
-		_, _, err = o.keep(ctx, p.netns, plan)
+		_, _, err = h.keep(ctx, p.key(), p.netns, plan, p.applied != plan.Fingerprint())
 	}
 	if err != nil {
 		return fmt.Errorf("keep the rules of the proxy %s/%s: %w", p.Namespace, p.Name, err)
 	}
+	p.applied = plan.Fingerprint()
 	return nil
 }
 
@@ -108,7 +110,7 @@ func (h *host) open(ctx context.Context, pod ambient.Pod) (p *proxy, err error) 
 	if err != nil {
 		return fail(err)
 	}
-	p = &proxy{record{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Netns: netns.ID()}, netns}
+	p = &proxy{record: record{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Netns: netns.ID()}, netns: netns}
 	if p.Proxy, err = h.reach(netns, ofEachFamily(pod.Addresses)); err == nil {
 		err = h.mustListen(netns)
 	}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodemode_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
+)
+
+// TestSettingsAreNotFought has another program write a setting of the capture back: the agent
+// writes it once and then waits, says so, and heals other things meanwhile.
+func TestSettingsAreNotFought(t *testing.T) {
+	t.Parallel()
+	for name, round := range map[string]time.Duration{"waits": time.Hour, "writes again": 100 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, backends(t)["nftables"])
+			n.options.Round, n.options.SettingsRound = 20*time.Millisecond, round
+			web := n.pod()
+			proxyPod, proxy := n.proxy()
+			n.run()
+			n.feed <- told(proxyPod, web)
+			n.awaitStatus(web.UID, ambient.StatusEnabled)
+			host := n.options.Host.File()
+			const key = "net.ipv4.conf.istioout.rp_filter"
+			write := func() { sandboxtest.Run(t, host, "", "sysctl", "-q", "-w", key+"=1") }
+			read := func() string { return strings.TrimSpace(sandboxtest.Run(t, host, "", "sysctl", "-n", key)) }
+			write()
+			n.eventually("the setting is restored", func() bool { return read() == "2" })
+			write()
+			if round < time.Hour {
+				n.eventually("the setting is restored again", func() bool { return read() == "2" })
+				return
+			}
+			n.hostErrorIs("ipv4/conf/istioout/rp_filter")
+			if got := read(); got != "1" {
+				t.Errorf("%s is %s, want what the other program wrote", key, got)
+			}
+			sandboxtest.Run(t, host, "", "ip", "route", "flush", "table", "101")
+			n.eventually("the route is restored", n.holds(web, proxy, captured))
+		})
+	}
+}
