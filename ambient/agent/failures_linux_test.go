@@ -140,6 +140,38 @@ func TestApplyFails(t *testing.T) {
 	n.connect(pod, 1)
 }
 
+// TestEnterFailsBesideApply has a new pod whose address cannot be entered in a set: the plugin is
+// not told that it is enrolled until it is, even if its rules are in place.
+func TestEnterFailsBesideApply(t *testing.T) {
+	t.Parallel()
+	n, b := newBreakable(t)
+	pod := n.pod("a")
+	delete(n.paths, "a") // so that it is not found
+	a, _ := n.run()
+	n.proxy()
+	n.feed <- told(object("a"))
+	b.updateV6.Store(true)
+	answer := make(chan error, 1)
+	go func() {
+		_, err := n.hand(t.Context(), a, "a", pod)
+		answer <- err
+	}()
+	n.awaitPods(a, "that the set is not edited", func(pods []Pod) bool { return len(pods) == 1 && errors.Is(pods[0].Err, errBroken) })
+	select {
+	case err := <-answer:
+		t.Errorf("the plugin got the answer %v", err)
+	default:
+	}
+	if got := n.statusesOf("a"); got != nil {
+		t.Errorf("statuses %q, want none", got)
+	}
+	b.updateV6.Store(false)
+	if err := <-answer; err != nil {
+		t.Error(err)
+	}
+	n.connect(pod, 1)
+}
+
 // TestListenersLost has a proxy that loses the listeners of one of two pods, and does not notice.
 // The agent finds out by itself, tells the proxy of that pod anew, and leaves the other pod alone.
 func TestListenersLost(t *testing.T) {

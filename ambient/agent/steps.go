@@ -209,7 +209,7 @@ func (w *worker) apply(ctx context.Context, leaving bool) error {
 	w.fresh = false
 	err := w.agent.options.Dataplane.Apply(ctx, w.namespace, plan)
 	w.moved = w.moved || err == nil
-	return err
+	return errors.Join(err, w.entered())
 }
 
 // tell has the proxy serve the pod, and waits for the acknowledgement.
@@ -227,15 +227,29 @@ func (w *worker) tell(ctx context.Context, alert <-chan struct{}) error {
 	return w.await(ctx, alert)
 }
 
-// foresee enters a pod that the plugin waits for in the host's sets while the proxy is at work on
-// it. No probe reaches the pod yet. The step itself follows if that fails, and tells why.
+// foresee enters a pod that the plugin waits for in the host's sets, while the proxy is at work on
+// it and the rules are applied. No probe reaches the pod yet. The step itself follows if that
+// fails, and tells why.
 func (w *worker) foresee(ctx context.Context) {
-	if !w.fresh || w.seen.InSets {
+	if !w.fresh || w.seen.InSets || w.bounded(ctx, func() error { return w.ensureRecord(false) }) != nil {
 		return
 	}
-	if w.take(ctx, nil, ambient.StepEnter) == nil {
-		w.seen = w.seen.After(ambient.StepEnter)
+	addresses := w.addresses()
+	w.entering = make(chan error, 1)
+	go func() {
+		w.entering <- w.edit(func() error { return w.agent.sets.enter(ctx, w.uid, func() []netip.Addr { return addresses }) })
+	}()
+	w.seen = w.seen.After(ambient.StepEnter)
+}
+
+// entered waits until a pod that was foreseen is in the host's sets.
+func (w *worker) entered() error {
+	if w.entering == nil {
+		return nil
 	}
+	err := <-w.entering
+	w.entering, w.seen.InSets = nil, err == nil
+	return err
 }
 
 // account returns the pod's service account, which the feed tells, or else the record.

@@ -71,6 +71,7 @@ type worker struct {
 	missing    time.Time     // since when the proxy's listeners are missing; zero while they are there
 	patience   time.Duration // how long they may be missing
 	seen       ambient.Seen
+	entering   chan error // gets the outcome of entering the pod, beside other steps; nil if none is under way
 	drifts     drifts
 	began      time.Time // when the agent could begin to enrol the pod
 	counted    bool      // its enrolment was counted, or was an earlier agent's
@@ -228,6 +229,7 @@ var errNews = errors.New("there is news of the pod")
 // pass looks once and takes steps until one fails or waits. It returns how long to wait before the
 // next pass, and whether there is nothing left to do for the pod.
 func (w *worker) pass(ctx context.Context, alert <-chan struct{}) (pause time.Duration, over bool) {
+	defer func() { _ = w.entered() }() // the next pass sees whether the pod is in the sets
 	wanted, known := w.learn()
 	if err := w.takeHanded(ctx, alert); err != nil {
 		return w.failed(wanted, ambient.StepOpen, err), false
@@ -276,7 +278,7 @@ func (w *worker) hasNetwork(ctx context.Context) (bool, error) {
 
 // advanceFrom looks at the pod, and takes the steps that follow.
 func (w *worker) advanceFrom(ctx context.Context, alert <-chan struct{}, wanted ambient.Wanted) (pause time.Duration, over bool) {
-	if wanted.Enrolled && w.namespace != nil {
+	if wanted.Enrolled && w.namespace != nil && !w.fresh { // Enrol has just looked at a fresh one
 		is, err := w.agent.isMachine(w.uid, w.namespace)
 		if err != nil {
 			return w.failed(wanted, "", err), false
