@@ -238,6 +238,7 @@ func TestReports(t *testing.T) {
 	var out bytes.Buffer
 	r := &reporter{to: &out, log: slog.New(slog.DiscardHandler)}
 	lines := func() (all []ambientnews.Line) {
+		r.flush()
 		for decoder := json.NewDecoder(&out); decoder.More(); {
 			var line ambientnews.Line
 			if err := decoder.Decode(&line); err != nil {

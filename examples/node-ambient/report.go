@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"sync"
+	"time"
 
 	"github.com/meshcni/meshcni/ambient/agent"
 	"github.com/meshcni/meshcni/ambient/agent/event"
@@ -25,6 +27,8 @@ type reporter struct {
 
 	mu      sync.Mutex
 	to      io.Writer
+	pending []byte                     // lines that are not written yet
+	asked   bool                       // a plugin's request is among them
 	pods    map[string]ambientnews.Pod // those that were reported, by UID
 	warned  map[string]string          // what was logged of the pods' annotations, by UID
 	node    ambientnews.Node
@@ -187,16 +191,41 @@ func (r *reporter) request(o event.Outcome) {
 	}})
 }
 
-// line writes a line. The caller holds mu.
+// afterwards is how long after an answer to the plugin the runtime starts the pod. What the process
+// and the daemon do then does not delay the pod.
+const afterwards = 30 * time.Millisecond
+
+// line writes a line, some time later. The caller holds mu.
 func (r *reporter) line(line ambientnews.Line) {
 	if r.memory != nil {
 		r.memory.Worked()
 	}
 	text, err := json.Marshal(line)
-	if err == nil {
-		_, err = r.to.Write(append(text, '\n'))
-	}
 	if err != nil {
 		r.log.Warn("can't report to the daemon", "error", err)
+		return
 	}
+	if len(r.pending) == 0 {
+		time.AfterFunc(afterwards, func() {
+			if r.flush() {
+				runtime.GC() // so that the next pod is not delayed by a collection
+			}
+		})
+	}
+	r.pending = append(append(r.pending, text...), '\n')
+	r.asked = r.asked || line.Request != nil
+}
+
+// flush writes the lines that wait, and reports whether a plugin's request is among them.
+func (r *reporter) flush() (asked bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.pending) == 0 {
+		return false
+	}
+	if _, err := r.to.Write(r.pending); err != nil {
+		r.log.Warn("can't report to the daemon", "error", err)
+	}
+	asked, r.pending, r.asked = r.asked, nil, false
+	return asked
 }

@@ -19,7 +19,7 @@ import (
 
 // gcPercent is the setting of the garbage collector (runtime/debug.SetGCPercent): this process
 // lives long, and a look at all pods makes much garbage.
-const gcPercent = 50
+const gcPercent = 30
 
 func run(ctx context.Context, env environment) int {
 	o, err := parse(env)
@@ -37,6 +37,7 @@ func run(ctx context.Context, env environment) int {
 	log := slog.New(slog.NewJSONHandler(env.stderr, &slog.HandlerOptions{Level: o.level}))
 	debug.SetGCPercent(gcPercent)
 	report := &reporter{to: env.stdout, log: log}
+	defer report.flush()
 	if env.trim != nil {
 		report.memory = footprint.NewTrimmer(env.trimAfter, env.trim, log)
 		defer report.memory.Stop()
