@@ -32,7 +32,7 @@ func TestAmbientOnNode(t *testing.T) {
 	a.label(true)
 	a.awaitCapturedByNode(true, server, load)
 	a.expectCaptured(load, server)
-	a.expectOnHost(nodes, "link istioin", "set meshed-v4")
+	a.expectOnHost(nodes, "link meshin", "set meshed-v4")
 	fresh := a.Pod(scenario.Workload{Name: "fresh", Node: a.Bridge.Name})
 	a.awaitCapturedByNode(true, fresh)
 	a.expectCaptured(load, fresh)
@@ -98,7 +98,7 @@ func (a *ambientScenario) expectNothingOnHost(nodes []*cluster.Node) {
 				a.t.Fatal(err)
 			}
 			for line := range strings.Lines(said) {
-				if strings.Contains(line, "istio") || strings.Contains(line, "meshcni") || strings.Contains(line, "fwmark 0x100/") {
+				if strings.Contains(line, "istio") || strings.Contains(line, "meshcni") || strings.Contains(line, "meshin") || strings.Contains(line, "meshout") || strings.Contains(line, "fwmark 0x400/") {
 					left = append(left, command+": "+strings.TrimSpace(line))
 				}
 			}

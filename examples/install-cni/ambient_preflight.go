@@ -86,7 +86,7 @@ func newAmbientPreflightCommand(env environment) *cobra.Command {
 // findings returns what keeps ambient mode from working where the settings have pods captured.
 func findings(view preflight.View, config ambientconf.Config) ([]preflight.Finding, error) {
 	if config.OnNode() {
-		return preflight.NodeFindings(view, ambient.IstioNodeNumbers(), config.ProxyWay())
+		return preflight.NodeFindings(view, ambientconf.NodeNumbers(), config.ProxyWay())
 	}
 	return preflight.Findings(view, ambient.IstioNumbers()), nil
 }

@@ -188,7 +188,7 @@ func feedPods(t *testing.T, pods ...ambient.Pod) (dir string, s *source) {
 	t.Helper()
 	dir = t.TempDir()
 	s = &source{changes: make(chan ambient.Change, 2), statuses: make(chan ambient.Status, 10000)}
-	s.changes <- ambient.Change{Namespaces: []ambient.Namespace{{Name: "shop"}}, Pods: pods, Complete: true}
+	s.changes <- ambient.Change{Namespaces: []ambient.Namespace{{Name: "shop"}, {Name: "mesh"}}, Pods: pods, Complete: true}
 	serveFeed(t, filepath.Join(dir, "feed"), s)
 	return dir, s
 }

@@ -16,8 +16,8 @@ import (
 func (s surroundings) openOnNode() func(context.Context, *feed.Client) (formAgent, error) {
 	return func(_ context.Context, pods *feed.Client) (formAgent, error) {
 		node, err := nodemode.New(nodemode.Options{
-			Dataplane: s.planes.chosen, Sets: s.planes.chosen, Finder: s.finder, State: s.nodeState(), Owner: ambientconf.Owner,
-			Policy: s.policy, Vocabulary: ambient.Istio(), Numbers: ambient.IstioNodeNumbers(), Host: s.host, Way: s.settings.ProxyWay(),
+			Dataplane: s.planes.chosen, Sets: s.planes.chosen, TakeOver: s.planes.foreign, Finder: s.finder, State: s.nodeState(),
+			Owner: ambientconf.Owner, Policy: s.policy, Vocabulary: ambient.Istio(), Numbers: ambientconf.NodeNumbers(), Host: s.host, Way: s.settings.ProxyWay(),
 			DNS: s.settings.DNS, Closed: s.settings.Closed, Feed: pods, Annotator: pods, Observe: s.report.pod, Count: s.report.count,
 			WithoutNotices: s.withoutNotices, ObserveHost: s.observeHost,
 			ObserveProxy: func(listens bool) {

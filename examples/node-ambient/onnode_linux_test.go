@@ -17,6 +17,7 @@ import (
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent/event"
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
+	"github.com/meshcni/meshcni/ambient/upstream"
 	"github.com/meshcni/meshcni/examples/internal/ambientconf"
 	"github.com/meshcni/meshcni/examples/internal/ambientnews"
 	"github.com/meshcni/meshcni/interception"
@@ -26,6 +27,7 @@ import (
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 	"github.com/meshcni/meshcni/internal/testing/transparent"
+	"github.com/meshcni/meshcni/internal/testing/upstreamtest"
 )
 
 // captor is a node made of namespaces, whose own namespace captures its pods: one pod of the mesh,
@@ -160,6 +162,37 @@ func (c *captor) dump(of *nodes.Place) string {
 	return sandboxtest.Run(c.t, of.Netns.File(), "", "sh", "-ec", `nft list ruleset; ip rule; ip -6 rule
 		ip route show table all | { grep -v 'proto kernel' || true; }; ip -6 route show table all | { grep -v 'proto kernel' || true; }
 		ip -br link | sed 's/[@ ].*//' | sort; sysctl -a -r 'net\.ipv4\.conf\..*\.rp_filter'`)
+}
+
+// TestOnNodeTakesOver has rules of Istio 1.20 on the node when the program starts: nothing is left
+// of them once the pod is in the program's sets, and the pod is captured all the time.
+func TestOnNodeTakesOver(t *testing.T) {
+	t.Parallel()
+	c := newCaptor(t, `,"dataplane":"nftables"`)
+	_, link := c.own.Peer("eth0")
+	upstreamtest.InstallNode(t, upstreamtest.Node{
+		Release: upstream.NodeRelease120, Program: upstream.ProgramIPTablesNFT, Host: c.node.Host.Netns.File(), Proxy: c.own.Netns.File(),
+		Link: link, Address: c.own.Addresses[0], HostAddress: c.own.Addresses[0].Prev(), Pods: map[netip.Addr]string{c.web.Addresses[0]: webUID},
+	})
+	ofIstio := func() bool { return strings.Contains(c.dump(c.node.Host), "ztunnel") }
+	if !ofIstio() {
+		t.Fatal("the node has no rules of Istio")
+	}
+	_, end := launch(t, c.args...)
+	awaitSocket(t, c.path("pluginevent.sock"))
+	if err := c.enrol(); err != nil {
+		t.Fatal(err)
+	}
+	c.captured(true)
+	for ofIstio() { // the program looks each minute, and whenever rules change
+		sandboxtest.Run(t, c.node.Host.Netns.File(), "", "nft", "add table ip poke; delete table ip poke")
+		time.Sleep(20 * time.Millisecond)
+	}
+	c.captured(true)
+	c.wantMembers()
+	if code := end(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
 }
 
 // TestOnNode has the node's namespace capture a pod, with each dataplane and by each kind of wires:

@@ -48,6 +48,9 @@ func (h *host) standing(ctx context.Context, chains []interception.ForeignChain)
 	s.Chains = chains
 	for _, d := range h.o.TakeOver {
 		state, err := d.Observe(ctx, h.o.Host, h.o.Owner)
+		if errors.Is(err, interception.ErrUnsupported) {
+			continue
+		}
 		if err != nil {
 			return s, fmt.Errorf("look for marks of other programs: %w", err)
 		}

@@ -48,6 +48,9 @@ func (h *host) lookForFormer(ctx context.Context) error {
 	best := map[upstream.Program]formerRules{}
 	for _, d := range h.o.TakeOver {
 		state, err := d.Observe(ctx, h.o.Host, h.o.Owner)
+		if errors.Is(err, interception.ErrUnsupported) {
+			continue // its programs are not there, such as in an image for nf_tables
+		}
 		if err != nil {
 			return fmt.Errorf("look for rules of Istio's own agent: %w", err)
 		}

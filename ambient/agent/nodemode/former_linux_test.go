@@ -3,6 +3,7 @@
 package nodemode_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -37,7 +38,14 @@ func readers(t testing.TB) []agent.ForeignDataplane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []agent.ForeignDataplane{programs, native}
+	return []agent.ForeignDataplane{programs, native, withoutPrograms{native}}
+}
+
+// withoutPrograms is a dataplane whose programs are not installed.
+type withoutPrograms struct{ agent.ForeignDataplane }
+
+func (withoutPrograms) Observe(context.Context, *interception.Netns, interception.Owner) (interception.State, error) {
+	return interception.State{}, interception.ErrUnsupported
 }
 
 // former describes a node on which Istio's own agent captures pods for a proxy.

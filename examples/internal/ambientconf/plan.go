@@ -29,6 +29,10 @@ func (c Config) WholePlan() (*interception.Plan, error) {
 	return join(pod, host), nil
 }
 
+// NodeNumbers returns the numbers of Mode node: they leave Istio's own to an agent of Istio 1.18 to
+// 1.20, which is taken over while its connections go on.
+func NodeNumbers() ambient.NodeNumbers { return ambient.BesideIstioNodeNumbers() }
+
 // wholeNodePlan is WholePlan for Mode node. The addresses are those of no proxy.
 func (c Config) wholeNodePlan(facts interception.Facts) (*interception.Plan, error) {
 	proxy := ambient.NodeProxy{
@@ -39,11 +43,11 @@ func (c Config) wholeNodePlan(facts interception.Facts) (*interception.Plan, err
 	} else {
 		proxy.Node = netip.MustParseAddr("192.0.2.1")
 	}
-	host, err := ambient.NodePlan(proxy, ambient.IstioNodeNumbers(), facts, Owner)
+	host, err := ambient.NodePlan(proxy, NodeNumbers(), facts, Owner)
 	if err != nil {
 		return nil, err
 	}
-	inProxy, err := ambient.ProxyPlan(proxy, ambient.IstioNodeNumbers(), facts, Owner)
+	inProxy, err := ambient.ProxyPlan(proxy, NodeNumbers(), facts, Owner)
 	if err != nil {
 		return nil, err
 	}

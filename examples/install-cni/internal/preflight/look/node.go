@@ -74,7 +74,7 @@ func configs(v *preflight.View, directory string) error {
 // plans returns those whose rules the kernel has to take.
 func (o Options) plans() (all []*interception.Plan, err error) {
 	if o.Settings.OnNode() {
-		return preflight.ExamplePlans(ambient.IstioNodeNumbers(), o.Settings.ProxyWay())
+		return preflight.ExamplePlans(ambientconf.NodeNumbers(), o.Settings.ProxyWay())
 	}
 	plan, err := o.Settings.WholePlan()
 	return []*interception.Plan{plan}, err
