@@ -17,9 +17,9 @@ func (s surroundings) openOnNode() func(context.Context, *feed.Client) (formAgen
 	return func(_ context.Context, pods *feed.Client) (formAgent, error) {
 		node, err := nodemode.New(nodemode.Options{
 			Dataplane: s.planes.chosen, Sets: s.planes.chosen, TakeOver: s.planes.foreign, Finder: s.finder, State: s.nodeState(),
-			Owner: ambientconf.Owner, Policy: s.policy, Vocabulary: ambient.Istio(), Numbers: ambientconf.NodeNumbers(), Host: s.host, Way: s.settings.ProxyWay(),
-			DNS: s.settings.DNS, Closed: s.settings.Closed, Feed: pods, Annotator: pods, Observe: s.report.pod, Count: s.report.count,
-			WithoutNotices: s.withoutNotices, ObserveHost: s.observeHost,
+			Owner: ambientconf.Owner, Policy: s.policy, Vocabulary: ambient.Istio(), Numbers: ambientconf.NodeNumbers(), Host: s.host,
+			Way: s.settings.ProxyWay(), DNS: s.settings.DNS, Closed: s.settings.Closed, Feed: pods, Annotator: pods,
+			Observe: s.report.pod, Count: s.report.count, WithoutNotices: s.withoutNotices, ObserveHost: s.observeHost,
 			ObserveProxy: func(listens bool) {
 				s.report.listens(listens)
 				s.log.Info("the node's proxy", "listens", listens)
