@@ -21,7 +21,11 @@ import (
 // its namespace, and the nodes' namespaces are as they were before.
 func TestAmbientOnNode(t *testing.T) {
 	suite.Long(t)
-	a := &ambientScenario{suite.BeginWith(t, scenario.Values{"ambient": scenario.Values{"enabled": true, "mode": "node"}}), t}
+	a := &ambientScenario{suite.BeginWith(t, scenario.Values{"ambient": scenario.Values{"enabled": true}}), t}
+	a.Do("uninstall, as the form of capture is to change", func(context.Context) error { return a.Uninstall() })
+	a.Do("install with the other form", func(ctx context.Context) error {
+		return a.Install(ctx, scenario.Values{"ambient": scenario.Values{"enabled": true, "mode": "node"}})
+	})
 	nodes := []*cluster.Node{a.Bridge, a.PointToPoint}
 	server := a.Pod(scenario.Workload{Name: "server", Node: a.Bridge.Name})
 	load := a.load(server)
