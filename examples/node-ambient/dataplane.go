@@ -4,12 +4,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 
 	"github.com/meshcni/meshcni/ambient/agent"
 	"github.com/meshcni/meshcni/examples/internal/ambientconf"
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
@@ -60,6 +63,28 @@ func chooseDataplanes(ctx context.Context, settings ambientconf.Config, log *slo
 		return dataplanes{}, err
 	}
 	ipt, err := iptables.New(iptables.Options{Foreign: true})
-	d.foreign = []agent.ForeignDataplane{nft, ipt}
+	d.foreign = []agent.ForeignDataplane{nft, &iptablesReader{Dataplane: ipt, log: log}}
 	return d, err
+}
+
+// iptablesReader reads what other programs have written with iptables. In an image without
+// iptables it finds nothing, and says so once: what iptables-nft has written is read by the other
+// dataplane, too.
+type iptablesReader struct {
+	*iptables.Dataplane
+
+	log  *slog.Logger
+	once sync.Once
+}
+
+// Observe implements [agent.ForeignDataplane].
+func (r *iptablesReader) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
+	state, err := r.Dataplane.Observe(ctx, ns, owner)
+	if errors.Is(err, interception.ErrUnsupported) {
+		r.once.Do(func() {
+			r.log.Warn("rules that Istio's own agent has written with iptables-legacy are not found: install iptables where this runs", "error", err)
+		})
+		return interception.State{}, nil
+	}
+	return state, err
 }
