@@ -184,7 +184,10 @@ func TestOnNodeTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.captured(true)
-	for ofIstio() { // the program looks each minute, and whenever rules change
+	for deadline := time.Now().Add(time.Minute); ofIstio(); { // the program looks each minute, and whenever rules change
+		if time.Now().After(deadline) {
+			t.Fatalf("rules of Istio are left:\n%s", c.dump(c.node.Host))
+		}
 		sandboxtest.Run(t, c.node.Host.Netns.File(), "", "nft", "add table ip poke; delete table ip poke")
 		time.Sleep(20 * time.Millisecond)
 	}
