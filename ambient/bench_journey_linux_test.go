@@ -143,7 +143,7 @@ func pour(conn, megabytes int) error {
 	return nil
 }
 
-// sinkPort is that of an application that says a byte when its client has said all.
+// sinkPort is the port of an application that answers with one byte once its client has sent all.
 const sinkPort = 9
 
 func newJourney(b *testing.B, name string, from, to *nodes.Place) journey {

@@ -4,8 +4,8 @@ package ambient
 
 import "github.com/meshcni/meshcni/interception"
 
-// FormerCapture is the capture of another program that stands on the node beside [NodePlan], as
-// long as connections last that it has captured. The zero value is none.
+// FormerCapture is another program's capture that stands on the node beside [NodePlan] until the
+// connections that it has captured have ended. The zero value is none.
 type FormerCapture struct {
 	// Skipped is the mark of packets that the other program leaves alone. What the proxies send by
 	// their wires gets it.
@@ -22,8 +22,8 @@ func (f FormerCapture) fromProxy() interception.Match {
 
 const whyFormer = "what the proxy of another program sends is not captured again"
 
-// BesideIstioNodeNumbers returns numbers that capture beside Istio 1.18 to 1.20 needs: they have
-// the ports of the proxy's listeners in common with [IstioNodeNumbers], and nothing else. The
+// BesideIstioNodeNumbers returns numbers for capture beside Istio 1.18 to 1.20: they have the ports
+// of the proxy's listeners in common with [IstioNodeNumbers], and nothing else. The
 // priorities precede those of Istio, so that both can capture new connections and these numbers
 // decide.
 func BesideIstioNodeNumbers() NodeNumbers {

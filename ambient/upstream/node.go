@@ -60,7 +60,7 @@ func equal(m interception.Mark) interception.MarkBits {
 	return interception.MarkBits{Value: m, Mask: m}
 }
 
-// Former returns what a plan for the node has to know that stands beside the agent's rules
+// Former returns what a plan for the node must know to stand beside the agent's rules
 // ([ambient.NodeNumbers].Former). [ambient.BesideIstioNodeNumbers] are numbers that the agent does
 // not use.
 func (u NodeRules) Former() ambient.FormerCapture {

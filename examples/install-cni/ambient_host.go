@@ -33,7 +33,8 @@ type hostReport struct {
 	// Members are the addresses in each live set, with the UIDs of their pods. A member that another
 	// program has added has none.
 	Members map[interception.SetName]map[netip.Addr]string `json:"members"`
-	// Deviations are what is beside that, and no plan has.
+	// Deviations are objects that no plan has, such as another program's route in a table of the
+	// mesh.
 	Deviations []hostDeviation `json:"deviations"`
 }
 
@@ -45,8 +46,8 @@ type hostDeviation struct {
 	Foreign bool   `json:"foreign,omitempty"`
 }
 
-// ambientHost is the command "ambient status --host". It looks at the kernel itself, so that it
-// also tells what an agent has left that does not run.
+// ambientHost is the command "ambient status --host". It looks at the kernel itself, so it also
+// shows what an agent that no longer runs has left.
 func ambientHost(ctx context.Context, to io.Writer, format, proc string) error {
 	report, err := lookAtHost(ctx, proc)
 	if err != nil {

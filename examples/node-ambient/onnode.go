@@ -32,11 +32,11 @@ func (s surroundings) openOnNode() func(context.Context, *feed.Client) (formAgen
 	}
 }
 
-// onNode is an agent whose proxy does not connect. What its status says of the host is not told as
-// an error of the proxy's connection.
+// onNode answers operators. No proxy connects to its agent.
 type onNode struct{ *nodemode.Agent }
 
-// Status is that of the agent.
+// Status returns the agent's status without the host's error in the place of the proxy's: operators
+// get that error as the host's.
 func (n onNode) Status(uids ...string) agent.Status {
 	status := n.Agent.Status(uids...)
 	status.Proxy.Err = nil

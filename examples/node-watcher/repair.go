@@ -206,7 +206,8 @@ func namespaces(c repairconf.Config, version string, log *slog.Logger) (controll
 	})
 }
 
-// dataplanes returns all that may have applied a pod's rules, that of the plugin's setting first.
+// dataplanes returns all dataplanes that may have applied a pod's rules. The plugin's setting comes
+// first.
 func dataplanes(setting string) ([]choice.Candidate, error) {
 	all, err := standard.Candidates(nftables.Options{Foreign: true}, iptables.Options{Foreign: true, Nsenter: []string{"nsenter"}})
 	return preferring(setting, all), err

@@ -154,7 +154,7 @@ func (r *router) compare(world trace.World, c sample.Choices, seed uint64) (kind
 	}
 	if protocol == interception.ProtocolTCP {
 		next := there.Outcomes[0].Next()
-		next.Flow = nil // that of all namespaces has changed
+		next.Flow = nil // the flow through all namespaces has changed
 		last, err := trace.Follow(world, next, back.Flows)
 		r.must(err)
 		r.wantSeen(seed, "server", last, seen, interception.FlagACK)

@@ -35,7 +35,7 @@ func (k kindOfRouter) String() string {
 	return k.family.String() + map[bool]string{false: " by wires", true: " by tunnels"}[k.tunnels]
 }
 
-// addr returns an address in the router's family: that of IPv6 ends in the other one.
+// addr returns an address in the router's family. An IPv6 address ends in the bytes of the text.
 func (k kindOfRouter) addr(text string) netip.Addr {
 	four := netip.MustParseAddr(text).As4()
 	if k.family == interception.IPv4 {
@@ -163,7 +163,7 @@ func (r *router) wire(a, linkOfA, b, linkOfB string, subnet int) {
 	}})
 }
 
-// tunnelPort is that of tunnels.
+// tunnelPort is the UDP port of the tunnels.
 const tunnelPort = 4789
 
 // tunnel makes both ends of a tunnel from a namespace to the router, over the wire of one subnet

@@ -12,13 +12,13 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// ErrClash is wrapped by the error about numbers, names or addresses of the plan that something
-// else on the host uses. Nothing was written there.
+// ErrClash is wrapped by the error about numbers, names or addresses of the plan that another
+// program uses on the host. The agent has not applied that plan.
 var ErrClash = errors.New("the node's numbers are in use")
 
 // mustNotClash refuses a plan where another program uses what the plan would, unless one with wires
-// stands already. The chains of Istio's own agent are known: it overwrites whole marks, though only
-// of what the node itself sends, which no plan captures.
+// stands already. The chains of Istio's own agent do not count: they overwrite whole marks, but
+// only of what the node itself sends, which no plan captures.
 func (h *host) mustNotClash(ctx context.Context, plan *interception.Plan) error {
 	state, err := h.o.Dataplane.Observe(ctx, h.o.Host, h.o.Owner)
 	isLink := func(o interception.Object) bool {

@@ -38,11 +38,11 @@
 //
 // # Istio 1.18 to 1.20
 //
-// Where such an agent has captured on the node before (Options.TakeOver), both capture for some
-// time: new connections go the way of this agent's plan, and those that there are go on by the
-// former tunnels. What the former agent has on the host goes once no pod has such a connection.
-// What it has in its proxy's namespace ends with that pod. Its settings of rp_filter stay: what
-// they were before is not known.
+// Where the agent of one of these releases captures on the node when this agent starts
+// (Options.TakeOver), both capture for some time: new connections follow this agent's plan, and
+// existing ones go on through the former tunnels. Once no pod has such a connection, this agent
+// removes what the former one has on the host. What is in the former proxy's namespace ends with
+// that pod. The former agent's settings of rp_filter stay, as their earlier values are unknown.
 //
 // To go back, start the former agent while this one runs, and then withdraw all pods: rules that
 // appear after this agent's start are left alone.

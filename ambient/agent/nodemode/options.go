@@ -47,8 +47,8 @@ type Options struct {
 	// Closed captures pods before the proxy serves them, as [ambient.Wanted] describes it.
 	Closed bool
 	// TakeOver are dataplanes that read what other programs have on the host, with their
-	// Options.Foreign. One whose programs are not there ([interception.ErrUnsupported]) is as if it
-	// were not given. The agent refuses to capture where other programs use bits of its marks
+	// Options.Foreign. The agent ignores one whose programs are not installed
+	// ([interception.ErrUnsupported]). With the others it finds programs that use bits of its marks
 	// ([ErrClash]). If Istio 1.18 to 1.20 has rules on the host when the agent starts, it removes
 	// these with their routes, policy rules and tunnels, once all pods of the mesh are in its own
 	// sets and connections that the former rules have captured have ended. Until then both stand,
@@ -79,7 +79,7 @@ type Options struct {
 	// itself. It may be nil.
 	ObserveHost func(error)
 	// ObserveProxy is called when the proxy that gets new connections has its listeners, and when it
-	// has not any more. It may be nil.
+	// no longer has them. It may be nil.
 	ObserveProxy func(listens bool)
 	// Count is called for what metrics count. It must not wait, and not call the agent. It may be
 	// nil.

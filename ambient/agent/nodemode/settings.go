@@ -15,15 +15,15 @@ import (
 // changes again and again. The agent writes them once in Options.SettingsRound.
 var ErrSettings = errors.New("another program changes settings of the capture's interfaces")
 
-// settings is when settings of a namespace were written because another program had changed them.
+// settings knows when the agent last wrote settings that another program had changed.
 type settings struct {
 	written map[string]time.Time // by namespace
 	errs    map[string]error     // what is not written yet
 }
 
-// mayHeal notes a difference from a plan, and reports whether it may be healed now. Only one that
-// is of nothing but settings waits. A difference of the plan itself, as of its first application,
-// is none of another program.
+// mayHeal notes a difference from a plan, and reports whether it may be healed now. Only a
+// difference in settings alone waits. If the plan itself is new, no other program has made the
+// difference.
 func (s *settings) mayHeal(key string, drifts []interception.Drift, ofPlan bool, round time.Duration) bool {
 	isSetting := func(d interception.Drift) bool { return d.At == "sysctls" }
 	delete(s.errs, key)

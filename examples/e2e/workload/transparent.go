@@ -19,13 +19,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tunnelPort is that of connections from other proxies. This proxy has no tunnels, and serves them
-// like others.
+// tunnelPort is the port for connections from other proxies. This proxy has no tunnels, and treats
+// these connections like all others.
 const tunnelPort = 15008
 
 const (
-	// quiet is how long no connection has come when a proxy that ends closes its listeners. The
-	// node learns at the same time that another proxy is ready, and that this one ends.
+	// quiet is how long a proxy that ends waits for another connection before it closes its
+	// listeners: the node learns at the same time that another proxy is ready and that this one ends.
 	quiet = time.Second
 	// drainTime is how long connections may then go on.
 	drainTime = 5 * time.Second

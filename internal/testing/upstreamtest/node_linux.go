@@ -120,8 +120,8 @@ type Node struct {
 	Program Program
 	// Host and Proxy are the namespaces of the node and of the proxy's pod, whose interface is eth0.
 	Host, Proxy *os.File
-	// Link is the node's interface to the proxy's pod, Address the pod's address, and HostAddress
-	// that of the node.
+	// Link is the node's interface to the proxy's pod. Address is the pod's address, and HostAddress
+	// is the node's.
 	Link                 interception.Interface
 	Address, HostAddress netip.Addr
 	// Pods are the addresses of the meshed pods, with their UIDs.

@@ -76,7 +76,7 @@ type Fate struct {
 	Ended    chan struct{} // closed when the runtime has ended the sandbox
 }
 
-// NewFate returns that of a sandbox that begins.
+// NewFate returns the fate of a sandbox that has just begun.
 func NewFate() Fate {
 	return Fate{make(chan struct{}), make(chan struct{}), make(chan struct{})}
 }
