@@ -16,7 +16,7 @@
 //
 // A victim is stopped as kill -9 stops any process, with its children or without. Once it gets the
 // command to go on, it works at once: its start is complete. Events are awaited, never replaced by
-// a sleep.
+// a sleep. Its temporary files are removed, as it cannot do that itself.
 //
 // # Non-goals
 //

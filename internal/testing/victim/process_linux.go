@@ -56,6 +56,7 @@ type Process struct {
 	command *exec.Cmd
 	says    *bufio.Reader
 	ends    []*os.File // to close: the ends of the communication
+	files   string     // the directory for its temporary files, which it can't remove when it is killed
 	output  *bytes.Buffer
 }
 
@@ -72,7 +73,10 @@ func Start(ctx context.Context, test, task string) (_ *Process, err error) {
 	}
 	p := &Process{output: &bytes.Buffer{}, says: bufio.NewReader(heard), ends: []*os.File{heard, told}}
 	p.command = exec.CommandContext(ctx, "/proc/self/exe", arguments(test)...)
-	p.command.Env = append(os.Environ(), variable+"="+task)
+	if p.files, err = os.MkdirTemp("", "victim"); err != nil {
+		return nil, errors.Join(err, says.Close(), hears.Close(), p.close())
+	}
+	p.command.Env = append(os.Environ(), variable+"="+task, "TMPDIR="+p.files)
 	p.command.Stdout, p.command.Stderr = p.output, p.output
 	p.command.ExtraFiles = []*os.File{says, hears}
 	p.command.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
@@ -103,7 +107,7 @@ func (p *Process) hear() (string, error) {
 }
 
 func (p *Process) close() error {
-	var errs []error
+	errs := []error{os.RemoveAll(p.files)}
 	for _, end := range p.ends {
 		errs = append(errs, end.Close())
 	}

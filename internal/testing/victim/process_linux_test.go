@@ -5,6 +5,7 @@ package victim_test
 import (
 	"bufio"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,6 +58,13 @@ func TestRun(t *testing.T) {
 		if err != nil || !end.Killed {
 			t.Fatalf("one that is killed: %+v, %v", end, err)
 		}
+		made, err := os.ReadFile(filepath.Join(directory, "temporary"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(string(made)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the temporary files of one that is killed: %v", err)
+		}
 		if err := os.WriteFile(filepath.Join(directory, "go"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -78,6 +86,9 @@ func beVictim(t *testing.T, task string) {
 			return nil
 		case "fail":
 			return errors.New("of the test")
+		}
+		if err := os.WriteFile(filepath.Join(task, "temporary"), []byte(t.TempDir()), 0o600); err != nil {
+			return err
 		}
 		child := exec.CommandContext(t.Context(), "sh", "-c", `exec >child; echo here; until test -e go; do sleep 0.01; done; echo still here`)
 		child.Dir = task
