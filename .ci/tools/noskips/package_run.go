@@ -33,6 +33,19 @@ func (p *packageRun) add(e event) {
 	}
 }
 
+// repeated is how many lines of a failed test are printed again at the end.
+const repeated = 30
+
+// last returns the last lines that a test itself printed.
+func (p *packageRun) last(test string) (lines []string) {
+	for _, o := range p.output {
+		if o.test == test && !isFrame(o.text) {
+			lines = append(lines, o.text)
+		}
+	}
+	return lines[max(0, len(lines)-repeated):]
+}
+
 // reason returns a skipped test's output in one line.
 func (p *packageRun) reason(test string) string {
 	var said strings.Builder

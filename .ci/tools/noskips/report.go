@@ -95,9 +95,9 @@ func (r *report) endPackage(name, action string) {
 		case "skip":
 			r.skipped = append(r.skipped, fmt.Sprintf("%s %s: %s", name, test, run.reason(test)))
 		case "fail":
-			r.failure(name + " " + test)
+			r.failure(name+" "+test, run.last(test)...)
 		default:
-			r.failure(name + " " + test + " (did not end)")
+			r.failure(name+" "+test+" (did not end)", run.last(test)...)
 		}
 	}
 	if action == "fail" && r.failed == failedBefore {
@@ -106,9 +106,10 @@ func (r *report) endPackage(name, action string) {
 	run.print(r.out, action == "fail")
 }
 
-func (r *report) failure(what string) {
+// failure notes what has failed, and what it said.
+func (r *report) failure(what string, said ...string) {
 	r.failed++
-	r.failures = append(r.failures, what)
+	r.failures = append(r.failures, "failed: "+what+"\n"+strings.Join(said, ""))
 }
 
 // close prints the summary and reports whether the run is good enough.
@@ -117,7 +118,7 @@ func (r *report) close() bool {
 		r.endPackage(name, "fail")
 	}
 	for _, failure := range r.failures {
-		r.print("failed: " + failure + "\n")
+		r.print(failure)
 	}
 	for _, skip := range r.skipped {
 		r.print("skipped: " + skip + "\n")

@@ -76,7 +76,7 @@ func TestReport(t *testing.T) {
 {"Action":"fail","Package":"a"}
 `,
 			want: "    a_test.go:3: quiet\n    a_test.go:7: loud\n--- FAIL: TestB (0.00s)\nFAIL\nFAIL\ta\t0.002s\n" +
-				"failed: a TestB\n1 passed, 1 failed, 0 skipped\n",
+				"failed: a TestB\n    a_test.go:7: loud\n1 passed, 1 failed, 0 skipped\n",
 		},
 		"a package that failed outside its tests": {
 			stream: `{"Action":"output","Package":"a","Output":"-test.shuffle 7\n"}
@@ -98,7 +98,7 @@ func TestReport(t *testing.T) {
 {"Action":"fail","Package":"a"}
 `,
 			want: "WARNING: DATA RACE\n--- PASS: TestA (0.00s)\n    testing.go:1: race detected during execution of test\n" +
-				"failed: a TestB\n1 passed, 1 failed, 0 skipped\n",
+				"failed: a TestB\n    testing.go:1: race detected during execution of test\n1 passed, 1 failed, 0 skipped\n",
 		},
 		"a package that didn't build": {
 			stream: `{"ImportPath":"a [a.test]","Action":"build-output","Output":"./a_test.go:3: undefined: x\n"}
@@ -115,7 +115,7 @@ func TestReport(t *testing.T) {
 {"Action":"output","Package":"a","Test":"TestA","Output":"panic: no\n"}
 {"Action":"fail","Package":"a"}
 `,
-			want: "panic: no\nfailed: a TestA (did not end)\nno test passed\n0 passed, 1 failed, 0 skipped\n",
+			want: "panic: no\nfailed: a TestA (did not end)\npanic: no\nno test passed\n0 passed, 1 failed, 0 skipped\n",
 		},
 		"a stream that breaks off": {
 			stream: `{"Action":"run","Package":"a","Test":"TestA"}
@@ -149,5 +149,17 @@ func TestReportOnABrokenStream(t *testing.T) {
 	broken := errors.New("broken")
 	if err := newReport(t.Output()).read(iotest.ErrReader(broken)); !errors.Is(err, broken) {
 		t.Errorf("got %v, want it to wrap %v", err, broken)
+	}
+}
+
+// TestLast has a test that prints a lot.
+func TestLast(t *testing.T) {
+	t.Parallel()
+	run := packageRun{output: []output{{test: "TestB", text: "another\n"}}}
+	for i := range repeated + 2 {
+		run.add(event{Action: "output", Test: "TestA", Output: strings.Repeat(".", i) + "\n"})
+	}
+	if got := run.last("TestA"); len(got) != repeated || got[0] != "..\n" {
+		t.Errorf("%d lines, the first one is %q", len(got), got[0])
 	}
 }
