@@ -123,6 +123,7 @@ func newNode(t testing.TB) *node {
 		Vocabulary: ambient.Istio(), Defaults: ambient.DefaultOverrides(false), Numbers: ambient.IstioNumbers(),
 		Host: sandboxtest.NewPod(t).Netns, Sets: dataplane, Proxy: zds.Options{Again: 10 * time.Millisecond},
 		DrainTimeout: time.Hour, Round: time.Hour, Observe: n.observe,
+		Count: func(Count) { n.observe(Pod{}) }, // the host's rules and sets are not reported else
 	}
 	return n
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -205,29 +206,55 @@ func TestOperatorWithdraws(t *testing.T) {
 	relayed(t, pod, proxy, 1)
 }
 
+// reports are what the program has reported.
+type reports struct {
+	pod      ambientnews.Pod
+	node     ambientnews.Node
+	captured bool           // the plugin was told that the pod is captured
+	counts   map[string]int // by what and of what
+}
+
+func (r *reports) add(line ambientnews.Line) {
+	switch {
+	case line.Count != nil:
+		r.counts[line.Count.What+" "+line.Count.Of] += line.Count.Times
+	case line.Pod != nil:
+		r.pod = *line.Pod
+	case line.Node != nil:
+		r.node = *line.Node
+	case line.Request != nil:
+		r.captured = line.Request.Captured && line.Request.Status == http.StatusOK && line.Request.Seconds > 0
+	}
+}
+
+// complete reports whether the pod is enrolled and all that is to be counted was. The proxy may
+// answer the end of the snapshot after that.
+func (r *reports) complete(counts map[string]int) bool {
+	for what := range counts {
+		if r.counts[what] == 0 {
+			return false
+		}
+	}
+	return r.captured && r.pod.Wanted && r.pod.Step == "" && r.node.Complete && r.node.Proxies == 1
+}
+
 // wantReports reads what the program reports, until the pod is enrolled.
 func wantReports(t *testing.T, lines <-chan ambientnews.Line) {
 	t.Helper()
-	var pod ambientnews.Pod
-	var node ambientnews.Node
-	counts := map[string]int{}
-	for captured := false; !captured || !pod.Wanted || pod.Step != "" || !node.Complete || node.Proxies != 1; {
-		switch line := <-lines; {
-		case line.Count != nil:
-			counts[line.Count.What+" "+line.Count.Of] += line.Count.Times
-		case line.Pod != nil:
-			pod = *line.Pod
-		case line.Node != nil:
-			node = *line.Node
-		case line.Request != nil:
-			captured = line.Request.Captured && line.Request.Status == http.StatusOK && line.Request.Seconds > 0
+	got, want := reports{counts: map[string]int{}}, map[string]int{"change add": 1, "ack snapshot sent": 1, "ack add": 1}
+	for !got.complete(want) {
+		line, more := <-lines
+		if !more {
+			t.Fatalf("the program has ended after %+v", got)
 		}
+		got.add(line)
 	}
-	if pod.UID != "7f0b" || pod.Name != "web-0" || pod.Error != "" || pod.Proxy != "serves" || pod.Rules != "planned" || node.Feed != "" {
-		t.Errorf("the program reports %+v, %+v", pod, node)
+	pod := got.pod
+	if pod.UID != "7f0b" || pod.Name != "web-0" || pod.Error != "" || pod.Proxy != "serves" || pod.Rules != "planned" || got.node.Feed != "" {
+		t.Errorf("the program reports %+v, %+v", pod, got.node)
 	}
-	delete(counts, "ack keep") // there is one if the feed tells of the pod before the proxy connects
-	if diff := cmp.Diff(map[string]int{"change add": 1, "ack snapshot sent": 1, "ack add": 1}, counts); diff != "" {
+	delete(got.counts, "ack keep") // there is one if the feed tells of the pod before the proxy connects
+	if diff := cmp.Diff(want, got.counts); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
 }
@@ -389,7 +416,8 @@ func launch(t *testing.T, args ...string) (lines <-chan ambientnews.Line, end fu
 func awaitSocket(t testing.TB, path string) {
 	t.Helper()
 	for {
-		if _, err := os.Stat(path); err == nil {
+		if connection, err := net.Dial("unix", path); err == nil {
+			_ = connection.Close() // nothing was sent
 			return
 		}
 		select {
