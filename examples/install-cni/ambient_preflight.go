@@ -51,7 +51,7 @@ func newAmbientPreflightCommand(env environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var given []preflight.Policy
+			var given []preflight.NetworkPolicy
 			if policies != "" {
 				if given, err = readPolicies(policies); err != nil {
 					return &usageError{fmt.Errorf("--network-policies=%s: %w", policies, err)}
@@ -91,7 +91,7 @@ func findings(view preflight.View, config ambientconf.Config) ([]preflight.Findi
 	return preflight.Findings(view, ambient.IstioNumbers()), nil
 }
 
-func readPolicies(path string) ([]preflight.Policy, error) {
+func readPolicies(path string) ([]preflight.NetworkPolicy, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err

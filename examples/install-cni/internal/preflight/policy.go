@@ -13,8 +13,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Policy is the part of a NetworkPolicy that the mesh depends on.
-type Policy struct {
+// NetworkPolicy is the part of a NetworkPolicy that the mesh depends on.
+type NetworkPolicy struct {
 	Metadata struct {
 		Namespace string `json:"namespace"`
 		Name      string `json:"name"`
@@ -45,10 +45,10 @@ type Peer struct {
 }
 
 // ParsePolicies reads what "kubectl get networkpolicies -A -o json" prints.
-func ParsePolicies(text []byte) ([]Policy, error) {
+func ParsePolicies(text []byte) ([]NetworkPolicy, error) {
 	var list struct {
 		Kind  string   `json:"kind"`
-		Items []Policy `json:"items"`
+		Items []NetworkPolicy `json:"items"`
 	}
 	if err := json.Unmarshal(text, &list); err != nil {
 		return nil, fmt.Errorf("read NetworkPolicies: %w", err)
@@ -61,7 +61,7 @@ func ParsePolicies(text []byte) ([]Policy, error) {
 
 // policies returns the findings about NetworkPolicies. Policies add up: another one that selects
 // the same pods may allow what one misses, so each finding names one to look at.
-func policies(all []Policy, n ambient.Numbers, cilium bool) (found []Finding) {
+func policies(all []NetworkPolicy, n ambient.Numbers, cilium bool) (found []Finding) {
 	for _, p := range all {
 		name := p.Metadata.Namespace + "/" + p.Metadata.Name
 		for direction, rules := range map[string][]PolicyRule{"ingress": p.Spec.Ingress, "egress": p.Spec.Egress} {
@@ -91,7 +91,7 @@ func policies(all []Policy, n ambient.Numbers, cilium bool) (found []Finding) {
 }
 
 // concerns reports whether a policy is about a direction. Without types it is about ingress.
-func (p Policy) concerns(direction string) bool {
+func (p NetworkPolicy) concerns(direction string) bool {
 	return slices.Contains(p.Spec.Types, direction) || len(p.Spec.Types) == 0 && direction == "Ingress"
 }
 

@@ -25,7 +25,7 @@ type View struct {
 	// one way works.
 	Missing []string
 	// Policies are the cluster's NetworkPolicies, if they were given.
-	Policies []Policy
+	Policies []NetworkPolicy
 	// Unknown says what could not be looked at, and why.
 	Unknown []string
 }
