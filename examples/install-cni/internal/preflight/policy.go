@@ -47,7 +47,7 @@ type Peer struct {
 // ParsePolicies reads what "kubectl get networkpolicies -A -o json" prints.
 func ParsePolicies(text []byte) ([]NetworkPolicy, error) {
 	var list struct {
-		Kind  string   `json:"kind"`
+		Kind  string          `json:"kind"`
 		Items []NetworkPolicy `json:"items"`
 	}
 	if err := json.Unmarshal(text, &list); err != nil {
