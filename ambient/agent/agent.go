@@ -83,8 +83,9 @@ type Options struct {
 	// become the agent's if Dataplane is a [Claimer]. Rules that some program has
 	// changed stay, and the pod has an error that wraps [ErrUpstream]. Where such rules use TPROXY,
 	// the proxy's listeners have to be transparent until they are gone. The rules of Istio's agent on
-	// the Host go, too, once all pods of the mesh are in the agent's sets. Without dataplanes (nil)
-	// the agent looks for none.
+	// the Host go, too, once all pods of the mesh are in the agent's sets. The agent ignores a
+	// dataplane whose programs are not installed ([interception.ErrUnsupported]). Without dataplanes
+	// (nil) it looks for none.
 	TakeOver []ForeignDataplane
 	// Closed captures pods before the proxy serves them, as [ambient.Wanted] describes it.
 	Closed bool

@@ -82,7 +82,7 @@ func (w *worker) lookAtForeign(ctx context.Context) ([]ForeignChain, error) {
 	o := w.agent.options
 	var states []interception.State
 	for _, d := range o.TakeOver {
-		state, err := d.Observe(ctx, w.namespace, o.Owner)
+		state, err := o.observeOthers(ctx, d, w.namespace)
 		if err != nil {
 			return nil, fmt.Errorf("look for other programs' rules: %w", err)
 		}

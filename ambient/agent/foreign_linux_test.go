@@ -39,7 +39,7 @@ func TestE31ForeignChainsAreShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			n.dataplane, n.options.Dataplane, n.options.Sets, n.options.TakeOver = dataplane, dataplane, dataplane, foreignDataplanes(t)
+			n.dataplane, n.options.Dataplane, n.options.Sets, n.options.TakeOver = dataplane, dataplane, dataplane, readers(t)
 			applied, observe := new(atomic.Int32), n.options.Observe
 			n.options.Observe = func(p Pod) {
 				if p.Step == ambient.StepApply {
@@ -100,7 +100,7 @@ func (n *node) foreign(a *Agent) (texts []string) {
 func TestForeignAnswers(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.options.TakeOver = foreignDataplanes(t)
+	n.options.TakeOver = readers(t)
 	n.pod("a")
 	a, _ := n.run()
 	if got, err := a.Foreign(t.Context(), "unknown"); got != nil || err != nil {

@@ -32,6 +32,16 @@ type Claimer interface {
 // changed, so the agent leaves them beside its own.
 var ErrUpstream = errors.New("rules of Istio's own agent are not as it writes them")
 
+// observeOthers returns what a dataplane of TakeOver sees in a namespace: nothing where its
+// programs are not installed, as in an image for nf_tables.
+func (o *Options) observeOthers(ctx context.Context, d ForeignDataplane, in *interception.Netns) (interception.State, error) {
+	state, err := d.Observe(ctx, in, o.Owner)
+	if errors.Is(err, interception.ErrUnsupported) {
+		return interception.State{}, nil
+	}
+	return state, err
+}
+
 // takeOver removes the rules of Istio's own agent from a pod in which the agent's are in place:
 // until then both capture to the same ports, and afterwards the connections that the former have
 // captured live on.
@@ -53,7 +63,7 @@ func (o *Options) takeOver(
 	var errs []error
 	left := changed{}
 	for _, d := range o.TakeOver {
-		state, err := d.Observe(ctx, in, o.Owner)
+		state, err := o.observeOthers(ctx, d, in)
 		if err != nil {
 			return fmt.Errorf("look for rules of Istio's own agent: %w", err)
 		}

@@ -77,7 +77,7 @@ func TestTakeOverHost(t *testing.T) {
 func takeOverHost(t *testing.T, dataplane hostDataplane, program upstreamtest.Program) {
 	t.Helper()
 	n := newHostNode(t, dataplane)
-	n.options.TakeOver = foreignDataplanes(t)
+	n.options.TakeOver = readers(t)
 	pods := []ambient.Pod{n.start(interception.IPv4), n.start(families()...)}
 	upstreamtest.InstallHost(t, n.options.Host.File(), true, program, membersOf(pods...))
 	n.mustProbe(pods...)
@@ -116,7 +116,7 @@ func TestTakeOverHostWaits(t *testing.T) {
 		t.Run(string(program), func(t *testing.T) {
 			t.Parallel()
 			n := newHostNode(t, hostDataplanes(t)["nftables"])
-			n.options.TakeOver = foreignDataplanes(t)
+			n.options.TakeOver = readers(t)
 			found, late := n.start(interception.IPv4), n.start(families()...)
 			upstreamtest.InstallHost(t, n.options.Host.File(), true, program, membersOf(found, late))
 			n.proxy()
@@ -144,7 +144,7 @@ func TestTakeOverHostWaits(t *testing.T) {
 func TestHostSetsThatAreLeft(t *testing.T) {
 	t.Parallel()
 	n := newHostNode(t, hostDataplanes(t)["nftables"])
-	n.options.TakeOver = foreignDataplanes(t)
+	n.options.TakeOver = readers(t)
 	pod := n.start(families()...)
 	upstreamtest.InstallHost(t, n.options.Host.File(), true, upstreamtest.IPTablesNFT, membersOf(pod))
 	for _, program := range []string{"iptables-nft", "ip6tables-nft"} {
@@ -167,7 +167,7 @@ func TestHostSetsThatAreLeft(t *testing.T) {
 func TestTakeOverHostLeaves(t *testing.T) {
 	t.Parallel()
 	n := newHostNode(t, hostDataplanes(t)["nftables"])
-	n.options.TakeOver = foreignDataplanes(t)
+	n.options.TakeOver = readers(t)
 	reports := make(chan error, 100)
 	n.options.ObserveHost = func(err error) { reports <- err }
 	awaitReport := func(is func(error) bool) {

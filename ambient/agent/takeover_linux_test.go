@@ -40,6 +40,20 @@ func foreignDataplanes(t testing.TB) []ForeignDataplane {
 	return []ForeignDataplane{native, tables}
 }
 
+// readers are these, and one whose programs are not installed.
+func readers(t testing.TB) []ForeignDataplane {
+	t.Helper()
+	all := foreignDataplanes(t)
+	return append(all, withoutPrograms{all[0]})
+}
+
+// withoutPrograms is a dataplane whose programs are not installed.
+type withoutPrograms struct{ ForeignDataplane }
+
+func (withoutPrograms) Observe(context.Context, *interception.Netns, interception.Owner) (interception.State, error) {
+	return interception.State{}, interception.ErrUnsupported
+}
+
 // formerAgent serves pod a to a proxy of its own, as Istio's agent does, until the test ends.
 func (n *node) formerAgent(pod *dataplanetest.Pod, transparent bool) {
 	n.t.Helper()
@@ -93,7 +107,7 @@ func TestTakeOver(t *testing.T) {
 func takeOver(t *testing.T, dataplane hostDataplane, program upstreamtest.Program, u upstream.PodRules) {
 	t.Helper()
 	n := newNode(t)
-	n.dataplane, n.options.Dataplane, n.options.Sets, n.options.TakeOver = dataplane, dataplane, dataplane, foreignDataplanes(t)
+	n.dataplane, n.options.Dataplane, n.options.Sets, n.options.TakeOver = dataplane, dataplane, dataplane, readers(t)
 	// While iptables loads a plan, its guard drops new connections, and TCP tries again after a
 	// second.
 	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{Ports: []uint16{8080}, DropAfter: 10 * time.Second})
@@ -157,7 +171,7 @@ func takeOver(t *testing.T, dataplane hostDataplane, program upstreamtest.Progra
 		t.Fatal(err)
 	}
 	defer inside.Close()
-	for _, d := range n.options.TakeOver {
+	for _, d := range foreignDataplanes(t) {
 		state, err := d.Observe(t.Context(), inside, owner)
 		if err != nil {
 			t.Fatal(err)
@@ -194,7 +208,7 @@ func TestDrainOfTProxy(t *testing.T) {
 func drainOfTProxy(t *testing.T, dataplane hostDataplane, program upstreamtest.Program) {
 	t.Helper()
 	n := newNode(t)
-	n.dataplane, n.options.Dataplane, n.options.Sets, n.options.TakeOver = dataplane, dataplane, dataplane, foreignDataplanes(t)
+	n.dataplane, n.options.Dataplane, n.options.Sets, n.options.TakeOver = dataplane, dataplane, dataplane, readers(t)
 	pod := n.pod("a")
 	n.formerAgent(pod, true)
 	upstreamtest.Install(t, pod.File(), upstream.PodRules{Generation: upstream.GenerationTProxy, IPv6: true}, program)
@@ -244,7 +258,7 @@ func TestTakeOverBySeveral(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s %s", name, programs), func(t *testing.T) {
 				t.Parallel()
-				pod, dataplanes := sandboxtest.NewPod(t), foreignDataplanes(t)
+				pod, dataplanes := sandboxtest.NewPod(t), readers(t)
 				if reversed {
 					slices.Reverse(dataplanes)
 				}
@@ -282,7 +296,7 @@ func closeAll(t *testing.T, connections []*dataplanetest.Connection) {
 func TestTakeOverLeaves(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.options.TakeOver = foreignDataplanes(t)
+	n.options.TakeOver = readers(t)
 	pod := n.pod("a")
 	n.formerAgent(pod, false)
 	upstreamtest.Install(t, pod.File(), upstream.PodRules{Generation: upstream.GenerationRedirect, IPv6: true}, upstreamtest.IPTablesNFT)

@@ -50,7 +50,7 @@ func (w *worker) hasFormer(ctx context.Context, wanted ambient.Wanted) (has bool
 func (o *Options) hasUpstream(ctx context.Context, w *worker) (has bool, err error) {
 	left := changed{}
 	for _, d := range o.TakeOver {
-		state, err := d.Observe(ctx, w.namespace, o.Owner)
+		state, err := o.observeOthers(ctx, d, w.namespace)
 		if err != nil {
 			return false, fmt.Errorf("look for rules of Istio's own agent: %w", err)
 		}

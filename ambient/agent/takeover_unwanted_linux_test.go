@@ -29,7 +29,7 @@ func unwanted() ambient.Pod {
 func enrolledByIstio(t *testing.T, u upstream.PodRules, program upstreamtest.Program) (*node, *dataplanetest.Pod) {
 	t.Helper()
 	n := newNode(t)
-	n.options.TakeOver = foreignDataplanes(t)
+	n.options.TakeOver = readers(t)
 	pod := n.pod("a")
 	n.formerAgent(pod, u.Generation == upstream.GenerationTProxy)
 	upstreamtest.Install(t, pod.File(), u, program)

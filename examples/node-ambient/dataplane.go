@@ -68,8 +68,8 @@ func chooseDataplanes(ctx context.Context, settings ambientconf.Config, log *slo
 }
 
 // iptablesReader reads what other programs have written with iptables. In an image without
-// iptables it finds nothing, and says so once: what iptables-nft has written is read by the other
-// dataplane, too.
+// iptables the agents do without it, and it says so once: what iptables-nft has written is read by
+// the other dataplane, too.
 type iptablesReader struct {
 	*iptables.Dataplane
 
@@ -84,7 +84,6 @@ func (r *iptablesReader) Observe(ctx context.Context, ns *interception.Netns, ow
 		r.once.Do(func() {
 			r.log.Warn("rules that Istio's own agent has written with iptables-legacy are not found: install iptables where this runs", "error", err)
 		})
-		return interception.State{}, nil
 	}
 	return state, err
 }
