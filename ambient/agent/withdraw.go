@@ -123,6 +123,9 @@ func (w *withdrawal) begin() error {
 		if a.roster.Withdrawn.Has(uid) {
 			worker.nudge()
 		}
+		if len(w.uids) == 0 {
+			w.pods[uid] = worker.current() // it may be out before the first look
+		}
 	}
 	a.roster.News()
 	return nil

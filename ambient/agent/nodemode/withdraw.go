@@ -90,13 +90,22 @@ func (a *Agent) beginWithdrawal(uids []string) (readmits int, out map[string]age
 	}
 	a.hostDueLocked(0)
 	a.wakeMembersLocked()
+	a.wakeWithdrawnLocked(uids, out)
+	a.roster.News()
+	return a.roster.Withdrawn.Readmits, out, nil
+}
+
+// wakeWithdrawnLocked makes the withdrawn pods due, and notes those of this withdrawal: they may be
+// out before the first look. The caller holds mu.
+func (a *Agent) wakeWithdrawnLocked(uids []string, out map[string]agent.Pod) {
 	for uid, e := range a.entries {
+		if len(uids) == 0 || slices.Contains(uids, uid) {
+			out[uid] = e.leaves()
+		}
 		if a.roster.Withdrawn.Has(uid) {
 			a.dueLocked(e)
 		}
 	}
-	a.roster.News()
-	return a.roster.Withdrawn.Readmits, out, nil
 }
 
 // wakeMembersLocked gives each member's pod an entry. The caller holds mu.
@@ -119,11 +128,16 @@ func (a *Agent) lookAtWithdrawal(
 	for uid, e := range a.entries {
 		if len(uids) == 0 || slices.Contains(uids, uid) {
 			left = append(left, e.state)
-			out[uid] = agent.Pod{UID: uid, Namespace: e.state.Namespace, Name: e.state.Name, Wanted: e.state.Wanted}
+			out[uid] = e.leaves()
 		}
 	}
 	slices.SortFunc(left, func(a, b agent.Pod) int { return cmp.Compare(a.UID, b.UID) })
 	return left, len(left) == 0 && (len(uids) > 0 || a.bare), a.retired, nil
+}
+
+// leaves returns the pod as progress is told of it. The caller holds mu.
+func (e *entry) leaves() agent.Pod {
+	return agent.Pod{UID: e.uid, Namespace: e.state.Namespace, Name: e.state.Name, Wanted: e.state.Wanted}
 }
 
 // hostError returns why the host is not as it should be.
