@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,9 +75,35 @@ func (v Vocabulary) Parse(pod interception.Pod, defaults Overrides) (Overrides, 
 	if len(errs) > 0 {
 		return Overrides{}, nil, errors.Join(errs...)
 	}
-	warnings = append(warnings, v.withoutEffect(pod)...)
+	return o, sorted(append(warnings, v.withoutEffect(pod)...)), nil
+}
+
+func sorted(warnings []interception.Warning) []interception.Warning {
 	slices.SortStableFunc(warnings, func(a, b interception.Warning) int { return strings.Compare(a.Source.Key, b.Source.Key) })
-	return o, warnings, nil
+	return warnings
+}
+
+// WarningsOnNode returns warnings, sorted by key, about annotations of a pod that the node captures
+// ([NodePlan]). There all pods are captured alike, as the defaults say: an annotation that asks for
+// something else has no effect, whether its value is valid or not.
+func (v Vocabulary) WarningsOnNode(pod interception.Pod, defaults Overrides) []interception.Warning {
+	var warnings []interception.Warning
+	for _, field := range v.Fields {
+		value, found := pod.Annotations[field.Key]
+		if !found {
+			continue
+		}
+		asked := defaults
+		if err := field.Set(&asked, value); err == nil && reflect.DeepEqual(asked, defaults) {
+			continue
+		}
+		warnings = append(warnings, interception.Warning{
+			Source: interception.Source{Kind: interception.SourceAnnotation, Key: field.Key, Value: value},
+			Reason: "it has no effect where the node's namespace captures the pods, and all connections of the pod are captured: " +
+				"to use it, capture the node's pods in their own namespaces",
+		})
+	}
+	return sorted(append(warnings, v.withoutEffect(pod)...))
 }
 
 // withoutEffect reports misspelt keys and a status that the agent did not write.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/meshcni/meshcni/interception"
 )
 
@@ -124,5 +126,34 @@ func TestParseLeavesTheDefaultsAlone(t *testing.T) {
 	pod := interception.Pod{Annotations: map[string]string{"ambient.istio.io/dns-capture": "true"}}
 	if _, _, err := Istio().Parse(pod, defaults); err != nil || len(defaults.Sources) > 0 || defaults.DNS {
 		t.Errorf("Parse changed the defaults to %v, %v, error %v", defaults.DNS, defaults.Sources, err)
+	}
+}
+
+// TestWarningsOnNode has each annotation ask for something that capture on the node does not give,
+// and for what it gives anyway.
+func TestWarningsOnNode(t *testing.T) {
+	t.Parallel()
+	anyway := map[Parameter]string{
+		ParameterBypassInbound: "false", ParameterDNS: "true", ParameterInboundInclude: "*", ParameterOutboundInclude: "*",
+	}
+	for _, field := range Istio().Fields {
+		for value, want := range map[string]int{"80,none,10.0.0.0/8": 1, anyway[field.Parameter]: 0} {
+			pod := interception.Pod{Annotations: map[string]string{field.Key: value}}
+			warnings := Istio().WarningsOnNode(pod, DefaultOverrides(true))
+			if len(warnings) != want || want == 1 && (warnings[0].Source.Key != field.Key || warnings[0].Source.Value != value) {
+				t.Errorf("%s=%q: %v, want %d warnings", field.Key, value, warnings, want)
+			}
+		}
+	}
+	both := interception.Pod{Annotations: map[string]string{
+		"traffic.istio.io/excludeInboundPorts": "80", "ambient.istio.io/redirection": "disabled", "traffic.istio.io/x": "", "example.com/a": "b",
+	}}
+	var keys []string
+	for _, warning := range Istio().WarningsOnNode(both, DefaultOverrides(true)) {
+		keys = append(keys, warning.Source.Key)
+	}
+	want := []string{"ambient.istio.io/redirection", "traffic.istio.io/excludeInboundPorts", "traffic.istio.io/x"}
+	if diff := cmp.Diff(want, keys); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
 	}
 }
