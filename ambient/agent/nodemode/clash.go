@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/meshcni/meshcni/ambient/collision"
 	"github.com/meshcni/meshcni/interception"
@@ -36,11 +37,11 @@ func (h *host) mustNotClash(ctx context.Context, plan *interception.Plan) error 
 	if len(shared) == 0 {
 		return nil
 	}
-	errs := make([]error, len(shared))
+	texts := make([]string, len(shared))
 	for i, c := range shared {
-		errs[i] = errors.New(c.String())
+		texts[i] = c.String()
 	}
-	return fmt.Errorf("%w: choose others, or remove what uses them: %w", ErrClash, errors.Join(errs...))
+	return fmt.Errorf("%w: %s: have the other programs use something else, or give the mesh other numbers", ErrClash, strings.Join(texts, "; "))
 }
 
 // standing returns what other programs have on the host.

@@ -242,8 +242,8 @@ func TestNumbersInUse(t *testing.T) {
 			n.mu.Lock()
 			err := n.host
 			n.mu.Unlock()
-			if !errors.Is(err, nodemode.ErrClash) {
-				t.Errorf("%v, want ErrClash", err)
+			if !errors.Is(err, nodemode.ErrClash) || !strings.HasSuffix(err.Error(), ": have the other programs use something else, or give the mesh other numbers") {
+				t.Errorf("%v, want ErrClash that ends with what to do", err)
 			}
 			after := n.dump()
 			for line := range strings.Lines(before) {

@@ -35,7 +35,8 @@ func (s *settings) mayHeal(key string, drifts []interception.Drift, ofPlan bool,
 		if s.errs == nil {
 			s.errs = map[string]error{}
 		}
-		s.errs[key] = fmt.Errorf("%w again and again: %s", ErrSettings, drifts[0])
+		s.errs[key] = fmt.Errorf("%w again and again: %s: find it, such as sysctl or systemd-networkd, and have it leave the interface alone",
+			ErrSettings, drifts[0])
 		return false
 	}
 	if s.written == nil {

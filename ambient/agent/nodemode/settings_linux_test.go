@@ -3,11 +3,13 @@
 package nodemode_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/nodemode"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
@@ -37,6 +39,12 @@ func TestSettingsAreNotFought(t *testing.T) {
 				return
 			}
 			n.hostErrorIs("ipv4/conf/istioout/rp_filter")
+			n.mu.Lock()
+			err := n.host
+			n.mu.Unlock()
+			if !errors.Is(err, nodemode.ErrSettings) || !strings.HasSuffix(err.Error(), ", and have it leave the interface alone") {
+				t.Errorf("%v, want ErrSettings that ends with what to do", err)
+			}
 			if got := read(); got != "1" {
 				t.Errorf("%s is %s, want what the other program wrote", key, got)
 			}
