@@ -64,7 +64,7 @@ func codeOf(err error) event.Code {
 	_, refused := errors.AsType[*podnetns.RefusalError](err)
 	switch {
 	case refused, errors.Is(err, agent.ErrReplaced), errors.Is(err, agent.ErrEnded), errors.Is(err, nodemode.ErrAddress),
-		errors.Is(err, interception.ErrHostNetns), errors.Is(err, interception.ErrNotNetns):
+		errors.Is(err, nodemode.ErrFamily), errors.Is(err, interception.ErrHostNetns), errors.Is(err, interception.ErrNotNetns):
 		return event.CodeRefused
 	case errors.Is(err, agent.ErrVirtualMachine):
 		return event.CodeVirtualMachine

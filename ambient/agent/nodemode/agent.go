@@ -60,7 +60,7 @@ func New(o Options) (*Agent, error) {
 		retired: make(chan struct{}), hostDue: time.Now(),
 		failures: upkeep.Series{First: 50 * time.Millisecond, Most: o.ListenerRound, Calm: time.Minute},
 	}
-	a.host.o = &a.options
+	a.host.o, a.host.refusals = &a.options, refusals{}
 	for _, r := range records {
 		a.host.proxies = append(a.host.proxies, &proxy{record: r})
 	}

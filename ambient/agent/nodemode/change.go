@@ -43,12 +43,17 @@ func (a *Agent) look() error {
 		return err
 	}
 	a.mu.Lock()
-	a.proxyState.listens, a.proxyState.since = a.host.listens, time.Now()
+	isNew := a.proxyState.listens != a.host.listens // otherwise it serves other families
+	if isNew {
+		a.proxyState.listens, a.proxyState.since = a.host.listens, time.Now()
+	}
 	for _, e := range a.entries {
 		a.dueLocked(e)
 	}
 	a.mu.Unlock()
-	a.options.ObserveProxy(a.host.listens)
+	if isNew {
+		a.options.ObserveProxy(a.host.listens)
+	}
 	return err
 }
 
@@ -102,11 +107,15 @@ func (a *Agent) choose(ctx context.Context) (want *proxy, unusable error) {
 		}
 		return nil, nil
 	}
+	h.refusals.forget(present)
 	for _, pod := range candidates {
 		if i := slices.IndexFunc(h.proxies, func(p *proxy) bool { return p.is(pod) }); i >= 0 && !h.isReplaced(ctx, i, pod) {
 			return h.proxies[i], unusable
 		}
-		p, err := h.open(ctx, pod)
+		p, err := (*proxy)(nil), h.refusals.of(pod.UID)
+		if err == nil {
+			p, err = h.open(ctx, pod)
+		}
 		if err == nil {
 			return p, unusable
 		}
@@ -167,16 +176,12 @@ func (a *Agent) change(ctx context.Context, want *proxy) error {
 	if want == nil {
 		return a.set(ctx)
 	}
-	if len(h.proxies) > 0 && h.proxies[0] != want {
-		present := h.proxies[0]
-		if !slices.Contains(h.proxies, want) {
-			if err := a.set(ctx, present, want); err != nil {
-				if !slices.Contains(h.proxies, want) {
-					err = errors.Join(err, h.close(want))
-				}
-				return err
-			}
+	if !slices.Contains(h.proxies, want) {
+		if err := a.introduce(ctx, want); err != nil {
+			return err
 		}
+	}
+	if present := h.proxies[0]; present != want {
 		if err := a.set(ctx, want, present); err != nil {
 			return err
 		}
@@ -188,6 +193,26 @@ func (a *Agent) change(ctx context.Context, want *proxy) error {
 		}
 	}
 	return a.set(ctx, staying...)
+}
+
+// introduce gives a new proxy interfaces and routes. The present one, if there is one, goes on to
+// get new connections. If that fails, all is as before, and it is tried again after a pause.
+func (a *Agent) introduce(ctx context.Context, want *proxy) error {
+	h := &a.host
+	present := slices.Clone(h.proxies[:min(1, len(h.proxies))])
+	err := a.set(ctx, append(slices.Clone(present), want)...)
+	if err == nil {
+		delete(h.refusals, want.UID)
+		return nil
+	}
+	if ctx.Err() == nil && slices.Contains(h.proxies, want) {
+		err = errors.Join(err, a.set(ctx, present...))
+	}
+	if !slices.Contains(h.proxies, want) {
+		err = errors.Join(err, h.close(want))
+	}
+	h.refuse(want.UID, err)
+	return err
 }
 
 // stays reports whether a former proxy may still have connections.

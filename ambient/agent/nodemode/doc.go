@@ -20,9 +20,13 @@
 // namespace was found and verified by its UID and address, and in which the proxy listens. A proxy
 // that is there serves until another one is ready, even if it is not ready any more. When a new one
 // takes its place, the new one's interfaces, addresses and routes come first, and then the mark
-// changes that new connections get. The former one keeps its interfaces and connections until its
-// pod is gone, or a third proxy comes. Without a proxy, connections of enrolled pods are refused,
-// and those of others are as before.
+// changes that new connections get. Where the new one cannot have them, the former one serves on,
+// and the agent tries again for as long as the new one's pod is there. The former one keeps its
+// interfaces and connections until its pod is gone, or a third proxy comes. Without a proxy,
+// connections of enrolled pods are refused, and those of others are as before.
+//
+// The proxy serves the families that its pod has addresses of. Captured connections of the other
+// family are refused, and each pod with an address of it has an error that wraps [ErrFamily].
 //
 // # Restart
 //

@@ -47,7 +47,7 @@ type handed struct {
 // there may be none.
 //
 // Enrol closes the file, which is the pod's namespace and may be nil: this form of capture does not
-// need it. The error wraps [ErrAddress], [agent.ErrUnknownPod], [agent.ErrReplaced],
+// need it. The error wraps [ErrAddress], [ErrFamily], [agent.ErrUnknownPod], [agent.ErrReplaced],
 // [agent.ErrEnded] or [agent.ErrStopped], or the failure of the pod's last step, together with the
 // cause of a context that has ended. The agent goes on with the pod after such an end.
 func (a *Agent) Enrol(ctx context.Context, pod podnetns.Pod, file *os.File) (interception.Decision, error) {

@@ -24,11 +24,13 @@ type host struct {
 	watch   *notice.Watch
 	members members
 
-	proxies []*proxy // those of the state file; the first one has the routes
-	ready   bool     // the plans stand
-	listens bool     // and the first proxy has its listeners
-	applied string   // the fingerprint of the host's plan as it was applied last
-	own     map[netip.Addr]bool
+	proxies  []*proxy              // those of the state file; the first one has the routes
+	refusals refusals              // of proxies that are none of them
+	ready    bool                  // the plans stand
+	listens  bool                  // and the first proxy has its listeners
+	serves   []interception.Family // and these are its families
+	applied  string                // the fingerprint of the host's plan as it was applied last
+	own      map[netip.Addr]bool
 
 	former    former
 	settings  settings
@@ -177,14 +179,20 @@ func (h *host) clear(ctx context.Context) error {
 	return h.o.removeState()
 }
 
-// look looks for the listeners of the proxy that has the routes, and reports whether that is news.
+// look looks for the listeners of the proxy that has the routes, and reports whether these, or the
+// families that it serves, are news.
 func (h *host) look() (changed bool, err error) {
-	before := h.listens
-	h.listens = false
+	listened, served := h.listens, h.serves
+	h.listens, h.serves = false, nil
 	if h.ready && len(h.proxies) > 0 {
 		h.listens, err = h.o.listens(h.proxies[0].netns)
 	}
-	return h.listens != before, err
+	if h.listens {
+		for _, address := range h.proxies[0].Proxy.Addresses {
+			h.serves = append(h.serves, interception.FamilyOf(address))
+		}
+	}
+	return h.listens != listened || !slices.Equal(h.serves, served), err
 }
 
 // edit edits the sets.

@@ -34,7 +34,7 @@ type Options struct {
 	// Policy selects the pods, and names the proxy.
 	Policy ambient.Policy
 	// Vocabulary has the name of the status annotation. Annotations that change what is captured of
-	// a pod have no effect in this mode.
+	// a pod have no effect in this mode: each is a warning of the pod.
 	Vocabulary ambient.Vocabulary
 	// Numbers are the marks, tables, names and ports that the proxy and the plans agree on.
 	Numbers ambient.NodeNumbers

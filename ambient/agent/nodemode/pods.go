@@ -19,6 +19,12 @@ import (
 // ErrAddress is wrapped by the error about a pod that cannot be captured by its addresses.
 var ErrAddress = errors.New("the pod cannot be told from others by its addresses")
 
+// ErrFamily is wrapped by the error about a pod with addresses of a family that the node's proxy
+// does not serve. Once the pod is captured, its connections of that family are refused. If the
+// proxy serves the other family, the pod is enabled nevertheless, and has this error without a
+// step.
+var ErrFamily = errors.New("the node's proxy does not serve a family of the pod")
+
 // errHost means that the host's sets are not there yet.
 var errHost = errors.New("the rules of the node are not in place: the agent reports why")
 
@@ -35,6 +41,7 @@ type entry struct {
 	waiting  []*event // until the pod is as wanted
 	ended    *ended   // the last sandbox, unless another one is known
 	seen     ambient.Seen
+	warnings []interception.Warning
 	began    time.Time // when the agent could begin to enrol the pod
 	counted  bool
 	failures upkeep.Series
@@ -91,6 +98,7 @@ func (a *Agent) pass(ctx context.Context, e *entry) {
 	a.mu.Unlock()
 	if known && pod.UID != "" {
 		e.know(pod, a.options.Vocabulary.Status)
+		e.warnings = a.warnings(wanted, pod)
 	}
 	if err := a.takeHanded(ctx, e); err != nil {
 		a.failed(e, wanted, ambient.StepLeave, err)
@@ -114,6 +122,14 @@ func (a *Agent) pass(ctx context.Context, e *entry) {
 	a.advance(ctx, e, wanted)
 }
 
+// warnings returns those about a pod that is to be captured.
+func (a *Agent) warnings(wanted ambient.Wanted, pod ambient.Pod) []interception.Warning {
+	if !wanted.Enrolled {
+		return nil
+	}
+	return a.options.Vocabulary.WarningsOnNode(pod.Pod, ambient.DefaultOverrides(a.options.DNS))
+}
+
 // observe notes what is seen of a pod. What captures it are its members, so that Rules follows from
 // them. There is no namespace to open and no proxy to be told.
 func (a *Agent) observe(e *entry, wanted ambient.Wanted) {
@@ -122,12 +138,13 @@ func (a *Agent) observe(e *entry, wanted ambient.Wanted) {
 	if !wanted.Enrolled {
 		return
 	}
+	own := a.host.members.kept(e.addresses())
 	e.seen.Open, e.seen.Proxy = true, ambient.ProxyTold
-	if a.host.ready && a.host.listens {
+	if a.host.ready && a.host.listens && (len(own) == 0 || len(a.host.unserved(own)) < len(own)) {
 		e.seen.Proxy = ambient.ProxyServes
 	}
-	own := a.host.members.kept(e.addresses())
-	others := slices.ContainsFunc(members, func(m netip.Addr) bool { return !slices.Contains(own, m) })
+	isOwn := amongst(own)
+	others := slices.ContainsFunc(members, func(m netip.Addr) bool { return !isOwn[m] })
 	if e.seen.InSets = len(own) > 0 && len(members) == len(own) && !others; e.seen.InSets {
 		e.seen.Rules = ambient.PlannedRules
 	} else if len(members) > 0 {
@@ -135,11 +152,39 @@ func (a *Agent) observe(e *entry, wanted ambient.Wanted) {
 	}
 }
 
+// amongst returns addresses as a set: a pod may have thousands.
+func amongst(all []netip.Addr) map[netip.Addr]bool {
+	set := make(map[netip.Addr]bool, len(all))
+	for _, address := range all {
+		set[address] = true
+	}
+	return set
+}
+
+// unserved returns the addresses among these with a family that the proxy does not serve.
+func (h *host) unserved(own []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(own), func(a netip.Addr) bool { return slices.Contains(h.serves, interception.FamilyOf(a)) })
+}
+
+// lack returns an error if the proxy has its listeners, and does not serve a family of the pod.
+func (a *Agent) lack(e *entry, wanted ambient.Wanted) error {
+	h := &a.host
+	if !wanted.Enrolled || !h.ready || !h.listens {
+		return nil
+	}
+	if unserved := h.unserved(h.members.kept(e.addresses())); len(unserved) > 0 {
+		p := h.proxies[0]
+		return fmt.Errorf("%w: the pod has the address %s, and the proxy %s/%s has %v alone: connections of that family go nowhere: "+
+			"give the proxy's pod an address of each family of the pods", ErrFamily, unserved[0], p.Namespace, p.Name, p.Proxy.Addresses)
+	}
+	return nil
+}
+
 // advance takes the steps that follow from what was seen.
 func (a *Agent) advance(ctx context.Context, e *entry, wanted ambient.Wanted) {
 	for _, step := range ambient.Next(wanted, e.seen) {
 		if step.Waits() {
-			a.publish(e, wanted, step, nil)
+			a.publish(e, wanted, step, a.lack(e, wanted))
 			return // the proxy's listeners make all pods due
 		}
 		if err := a.step(ctx, e, step); err != nil {
@@ -150,7 +195,7 @@ func (a *Agent) advance(ctx context.Context, e *entry, wanted ambient.Wanted) {
 	}
 	e.failures.Reset()
 	a.countSettled(e, wanted)
-	a.publish(e, wanted, "", nil)
+	a.publish(e, wanted, "", a.lack(e, wanted))
 	for _, w := range e.waiting {
 		close(w.Settled)
 	}
@@ -179,7 +224,8 @@ func (a *Agent) enter(ctx context.Context, e *entry) error {
 	if err := a.check(e, own); err != nil {
 		return err
 	}
-	others := slices.DeleteFunc(a.host.members.of(e.uid), func(m netip.Addr) bool { return slices.Contains(own, m) })
+	isOwn := amongst(own)
+	others := slices.DeleteFunc(a.host.members.of(e.uid), func(m netip.Addr) bool { return isOwn[m] })
 	former := map[string]bool{}
 	for _, address := range own {
 		if uid := a.host.members.ownerOf(address); uid != e.uid {
@@ -187,10 +233,10 @@ func (a *Agent) enter(ctx context.Context, e *entry) error {
 		}
 	}
 	err := a.host.edit(ctx, slices.Concat(own, others), func(edit *interception.SetEdit, address netip.Addr) {
-		if slices.Contains(others, address) {
-			edit.Remove[address] = e.uid
-		} else {
+		if isOwn[address] {
 			edit.Add[address] = e.uid
+		} else {
+			edit.Remove[address] = e.uid
 		}
 	})
 	a.released(former, len(others) > 0)
@@ -220,22 +266,11 @@ func (a *Agent) released(former map[string]bool, free bool) {
 	}
 }
 
-// check returns an error for addresses by which other programs than the pod's would be captured,
-// and for a pod of whose families the proxy serves none.
+// check returns an error for addresses by which other programs than the pod's would be captured.
 func (a *Agent) check(e *entry, addresses []netip.Addr) error {
 	h := &a.host
 	if len(h.members.kept(addresses)) == 0 {
 		return fmt.Errorf("%w: the node has none of the families of %v", ErrAddress, addresses)
-	}
-	if len(h.proxies) > 0 {
-		p := h.proxies[0]
-		serves := func(address netip.Addr) bool {
-			return slices.ContainsFunc(p.Proxy.Addresses, func(own netip.Addr) bool { return own.Is4() == address.Is4() })
-		}
-		if !slices.ContainsFunc(addresses, serves) {
-			return fmt.Errorf("%w: the proxy %s/%s has the addresses %v, none of a family of %v", ErrAddress, p.Namespace, p.Name,
-				p.Proxy.Addresses, addresses)
-		}
 	}
 	for _, address := range addresses {
 		if h.own[address] {
@@ -318,7 +353,7 @@ func (a *Agent) publish(e *entry, wanted ambient.Wanted, step ambient.Step, err 
 		e.state.Since = time.Now()
 	}
 	e.state.Wanted, e.state.Seen, e.state.Step, e.state.Err = wanted, e.seen, step, err
-	e.state.Namespace, e.state.Name = e.pod.Namespace, e.pod.Name
+	e.state.Namespace, e.state.Name, e.state.Warnings = e.pod.Namespace, e.pod.Name, e.warnings
 	now := e.state
 	a.mu.Unlock()
 	a.options.Observe(now)

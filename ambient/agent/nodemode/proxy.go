@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
@@ -16,6 +18,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/netfacts"
 	"github.com/meshcni/meshcni/interception/podnetns"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // ErrProxy is wrapped by the error about a proxy's pod that is ready and cannot be used.
@@ -147,6 +150,42 @@ func (h *host) reach(netns *interception.Netns, addresses []netip.Addr) (n ambie
 		n.Node, err = sourceTo(h.o.Host, addresses[0])
 	}
 	return n, errors.Join(err, n.Validate())
+}
+
+// refusals are the proxies that could not get interfaces and routes, by UID.
+type refusals map[string]*refusal
+
+// refusal says why a proxy could not get interfaces and routes, and when to try again.
+type refusal struct {
+	err      error
+	failures upkeep.Series
+	again    time.Time
+}
+
+// of returns why a proxy is not tried again yet; nil if it may be.
+func (r refusals) of(uid string) error {
+	if one := r[uid]; one != nil && time.Now().Before(one.again) {
+		return one.err
+	}
+	return nil
+}
+
+// refuse notes that a proxy could not get interfaces and routes. The attempt itself has changed the
+// host, which is no reason to try again at once.
+func (h *host) refuse(uid string, err error) {
+	one := h.refusals[uid]
+	if one == nil {
+		one = &refusal{failures: upkeep.Series{First: 50 * time.Millisecond, Most: 10 * time.Second, Calm: time.Minute}}
+	}
+	one.err, one.again = err, time.Now().Add(one.failures.Next(time.Now()))
+	h.refusals[uid] = one
+}
+
+// forget forgets the refusals of proxies that are not among these.
+func (r refusals) forget(but []ambient.Pod) {
+	maps.DeleteFunc(r, func(uid string, _ *refusal) bool {
+		return !slices.ContainsFunc(but, func(pod ambient.Pod) bool { return pod.UID == uid })
+	})
 }
 
 // close closes a proxy's namespace.

@@ -74,7 +74,7 @@ func (o *Options) writeState(proxies []record) error {
 		_, err = directory.Write(name, append(text, '\n'), filesystem.Options{})
 	}
 	if err != nil {
-		return fmt.Errorf("note the node's proxies: %w", err)
+		return fmt.Errorf("note the node's proxies before the host is changed: %w: see that there is room in the directory", err)
 	}
 	return nil
 }

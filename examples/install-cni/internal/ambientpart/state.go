@@ -35,7 +35,8 @@ const (
 	Enrolling Kind = "enrolling"
 	// Leaving: the pod is on its way out of the mesh.
 	Leaving Kind = "leaving"
-	// Failed: a step has failed, and is repeated.
+	// Failed: a step has failed, and is repeated; or the pod is captured, and the proxy does not serve
+	// one of its families.
 	Failed Kind = "failed"
 )
 
@@ -89,7 +90,7 @@ func (s *state) summary() *State {
 	for _, p := range s.pods {
 		kind := kindOf(p)
 		all.Pods[kind]++
-		if kind != Enrolled {
+		if p.Step != "" {
 			all.Steps[p.Step]++
 		}
 	}
