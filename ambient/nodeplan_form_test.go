@@ -241,3 +241,61 @@ func TestNodeNumbersAreChecked(t *testing.T) {
 		t.Errorf("a name that the generation makes too long: %v, want ErrPlan", err)
 	}
 }
+
+// TestNodePlansWriteTheirBitsAlone looks at each mark that a plan writes: the bits of other
+// programs stay as they are. Istio's rules overwrote the whole mark of what the node sends to
+// pods.
+func TestNodePlansWriteTheirBitsAlone(t *testing.T) {
+	t.Parallel()
+	n := IstioNodeNumbers()
+	own := n.Outbound.Mark.Mask | n.Inbound.Mark.Mask | n.Replies.Mark.Mask | n.Opened.Mask | n.Odd.Mask | n.Delivered.Mark.Mask | n.Transparent.Mark.Mask
+	for name, plan := range nodePlans(t) {
+		written := 0
+		for _, rule := range plan.Rules() {
+			var mark interception.MarkBits
+			switch action := rule.Action.(type) {
+			case interception.SetMark:
+				mark = action.Mark
+			case interception.SetConnMark:
+				mark = action.Mark
+			case interception.TProxyTo:
+				mark = action.Mark
+			case interception.SaveMark, interception.RestoreMark:
+				t.Errorf("%s: %s copies a mark, whose bits this test does not know", name, rule.ID)
+			default:
+				continue
+			}
+			written++
+			if foreign := mark.Mask &^ own; foreign != 0 || mark.IsEmpty() {
+				t.Errorf("%s: %s writes %s, of which %#x is not the mesh's", name, rule.ID, mark, uint32(foreign))
+			}
+		}
+		if written == 0 {
+			t.Errorf("%s writes no mark", name)
+		}
+	}
+}
+
+// TestNodePlansHaveNoDeadTables looks for a rule to each table that has a route, and for a route in
+// each table that a rule leads to.
+func TestNodePlansHaveNoDeadTables(t *testing.T) {
+	t.Parallel()
+	type table struct {
+		family interception.Family
+		number interception.RoutingTable
+	}
+	for name, plan := range nodePlans(t) {
+		routed, ruled := map[table]bool{}, map[table]bool{}
+		for route := range interception.ObjectsOf[interception.Route](plan) {
+			routed[table{interception.FamilyOf(route.Destination.Addr()), route.Table}] = true
+		}
+		for rule := range interception.ObjectsOf[interception.PolicyRule](plan) {
+			if rule.Table != 0 { // the main table
+				ruled[table{rule.Family, rule.Table}] = true
+			}
+		}
+		if diff := cmp.Diff(routed, ruled); diff != "" {
+			t.Errorf("%s (-tables with routes +with rules):\n%s", name, diff)
+		}
+	}
+}

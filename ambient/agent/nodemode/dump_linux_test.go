@@ -3,6 +3,7 @@
 package nodemode_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 
@@ -12,7 +13,12 @@ import (
 // dump lists what the host has: links, addresses, rules, routes, sets and settings.
 func (n *node) dump() string {
 	n.t.Helper()
-	file := n.made.Host.Netns.File()
+	return n.dumpOf(n.made.Host.Netns.File())
+}
+
+// dumpOf lists what a namespace has.
+func (n *node) dumpOf(file *os.File) string {
+	n.t.Helper()
 	run := func(command ...string) string {
 		n.t.Helper()
 		return sandboxtest.Run(n.t, file, "", command...)
