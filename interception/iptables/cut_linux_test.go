@@ -148,3 +148,57 @@ func TestKilled(t *testing.T) {
 		}
 	})
 }
+
+// TestKilledAlone ends the first Apply of a plan, and Remove, after each of their commits: what
+// happens to a connection is what the whole plan does with it, or what happens without a plan.
+func TestKilledAlone(t *testing.T) {
+	t.Parallel()
+	plans := updatePlans(t)
+	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
+		t.Helper()
+		for _, name := range []string{"tproxy", "dns", "drop-invalid"} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				pod, ns := newUpdatePod(t)
+				dp, plan := dataplane(t, iptables.Options{Flavour: flavour}), plans[name]
+				outcomes := func() (all []string) {
+					for _, probe := range probes() {
+						o, err := pod.Send(t.Context(), probe)
+						all = append(all, fmt.Sprint(o.Verdict, " ", o.At, " ", o.Port, err)) // the ports of clients differ
+					}
+					return all
+				}
+				without := outcomes()
+				if err := dp.Apply(t.Context(), ns, plan); err != nil {
+					t.Fatal(err)
+				}
+				with := outcomes()
+				for commits, done := 0, 0; done < 2; commits++ {
+					done = 0
+					for step, do := range map[string]func(*iptables.Dataplane) error{
+						"Apply":  func(d *iptables.Dataplane) error { return d.Apply(t.Context(), ns, plan) },
+						"Remove": func(d *iptables.Dataplane) error { return d.Remove(t.Context(), ns, plan.Owner) },
+					} {
+						ready := dp.Apply(t.Context(), ns, plan)
+						if step == "Apply" {
+							ready = dp.Remove(t.Context(), ns, plan.Owner)
+						}
+						killed := &cut{commits: commits}
+						err := do(dataplane(t, iptables.Options{Flavour: flavour, Runner: killed}))
+						if ready != nil || killed.killed != errors.Is(err, errKilled) {
+							t.Fatalf("%s after %d commits: got %v and %v", step, commits, ready, err)
+						}
+						for i, now := range outcomes() {
+							if now != with[i] && now != without[i] {
+								t.Errorf("%s after %d commits: %s was %s, want %s or %s", step, commits, probes()[i], now, with[i], without[i])
+							}
+						}
+						if !killed.killed {
+							done++
+						}
+					}
+				}
+			})
+		}
+	})
+}
