@@ -119,7 +119,7 @@ func TestEnrolmentsLeaveNoDescriptor(t *testing.T) {
 // a guard drops new connections, and TCP tries again after a second.
 func (n *node) patient(uid string) *dataplanetest.Pod {
 	n.t.Helper()
-	pod := dataplanetest.NewPod(n.t, dataplanetest.PodOptions{Ports: []uint16{8080}, DropAfter: 10 * time.Second})
+	pod := dataplanetest.NewPod(n.t, dataplanetest.PodOptions{Ports: []uint16{8080}, DropAfter: 10 * time.Second, RelayedWithin: relayedWithin})
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.paths[uid] = pod.Path()

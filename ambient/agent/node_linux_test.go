@@ -154,10 +154,14 @@ func (n *node) begin(a *Agent) (end func()) {
 	return end
 }
 
+// relayedWithin is how long the stand-in for the proxy may take: as a process of the test it waits
+// for its turn on a busy machine.
+const relayedWithin = 20 * time.Second
+
 // pod puts a pod with an application on the node.
 func (n *node) pod(uid string) *dataplanetest.Pod {
 	n.t.Helper()
-	pod := dataplanetest.NewPod(n.t, dataplanetest.PodOptions{Ports: []uint16{8080}})
+	pod := dataplanetest.NewPod(n.t, dataplanetest.PodOptions{Ports: []uint16{8080}, RelayedWithin: relayedWithin})
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.paths[uid] = pod.Path()

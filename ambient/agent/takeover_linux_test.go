@@ -110,7 +110,7 @@ func takeOver(t *testing.T, dataplane hostDataplane, program upstreamtest.Progra
 	n.dataplane, n.options.Dataplane, n.options.Sets, n.options.TakeOver = dataplane, dataplane, dataplane, readers(t)
 	// While iptables loads a plan, its guard drops new connections, and TCP tries again after a
 	// second.
-	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{Ports: []uint16{8080}, DropAfter: 10 * time.Second})
+	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{Ports: []uint16{8080}, DropAfter: 10 * time.Second, RelayedWithin: relayedWithin})
 	n.paths["a"] = pod.Path()
 	n.formerAgent(pod, u.Generation == upstream.GenerationTProxy)
 	upstreamtest.Install(t, pod.File(), u, program)

@@ -69,7 +69,7 @@ func start(t *testing.T, o ProxyOptions) *Proxy {
 // newPod returns a pod with an application, and its open namespace.
 func newPod(t *testing.T) (*dataplanetest.Pod, *interception.Netns) {
 	t.Helper()
-	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{Ports: []uint16{8080}})
+	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{Ports: []uint16{8080}, RelayedWithin: 20 * time.Second})
 	namespace, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})
 	if err != nil {
 		t.Fatal(err)

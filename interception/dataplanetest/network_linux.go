@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -23,6 +24,7 @@ type network struct {
 	pod, elsewhere *endpoint
 	machine        *endpoint // nil without a machine
 	mail           *mailbox
+	relayedWithin  time.Duration
 
 	mu        sync.Mutex
 	addresses map[netip.Addr]bool // of eth0 in the pod
@@ -43,7 +45,7 @@ func outsideOf(a netip.Addr) outside {
 }
 
 func openNetwork(ctx context.Context, directory string, o PodOptions) (_ *network, err error) {
-	n := &network{mail: newMailbox(), addresses: map[netip.Addr]bool{}}
+	n := &network{mail: newMailbox(), relayedWithin: o.RelayedWithin, addresses: map[netip.Addr]bool{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.close())

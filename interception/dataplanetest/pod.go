@@ -49,6 +49,10 @@ type PodOptions struct {
 	// answers. TCP repeats an unanswered SYN after a second: a longer time could hide the loss of
 	// the first one.
 	DropAfter time.Duration
+	// RelayedWithin is how long a process between sender and listener, such as a proxy that relays,
+	// may take until what it was given over TCP arrives; DropAfter if that is longer. The kernel does
+	// not know what such a process holds. A SYN without an answer is as lost as without it.
+	RelayedWithin time.Duration
 }
 
 // Machine returns the addresses of the machine at [PodOptions].MachineLink, to which elsewhere has

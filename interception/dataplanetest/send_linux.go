@@ -61,7 +61,7 @@ func (n *network) keep(ctx context.Context, p Probe, silence time.Duration) (_ *
 		var local unix.Sockaddr
 		if local, err = localAddress(socket); err == nil {
 			return &Connection{
-				Probe: p, Observation: a.Observation, Local: sender(local), ends: [2]end{socket, a.kept}, silence: silence, settle: n.settle,
+				Probe: p, Observation: a.Observation, Local: sender(local), ends: [2]end{socket, a.kept}, silence: n.relayed(silence), settle: n.settle,
 			}, nil
 		}
 	}
@@ -97,7 +97,7 @@ func (n *network) sender(ctx context.Context, p Probe) (_ *endpoint, release fun
 }
 
 func (s sending) sendFrom(ctx context.Context, socket *os.File, stays bool) (arrival, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.silence+answerWithin, errLost)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.relayed(s.silence)+answerWithin, errLost)
 	defer cancel()
 	// The end of ctx ends every wait for the socket.
 	defer context.AfterFunc(ctx, func() { _ = socket.SetDeadline(time.Unix(1, 0)) })()
@@ -123,7 +123,7 @@ func (s sending) sendFrom(ctx context.Context, socket *os.File, stays bool) (arr
 			return arrival{}, a.err
 		}
 		var err error
-		if a.Answered, err = s.hears(ctx, socket, whose); errors.As(err, &unsettledError{}) {
+		if a.Answered, err = s.hears(ctx, socket, whose, s.relayed(s.silence)); errors.As(err, &unsettledError{}) {
 			return a, err
 		}
 		return a, context.Cause(ctx)
@@ -132,10 +132,18 @@ func (s sending) sendFrom(ctx context.Context, socket *os.File, stays bool) (arr
 	}
 }
 
+// relayed returns how long to wait for what comes over TCP, where a silence is not expected.
+func (n *network) relayed(silence time.Duration) time.Duration {
+	if silence == 0 {
+		return 0
+	}
+	return max(silence, n.relayedWithin)
+}
+
 // hears reports whether the answer comes, which may be on its way, or returns the error that the
 // socket gets instead.
-func (s sending) hears(ctx context.Context, socket *os.File, want nonce) (bool, error) {
-	if err := setDeadline(ctx, socket, time.Now().Add(s.silence)); err != nil {
+func (s sending) hears(ctx context.Context, socket *os.File, want nonce, silence time.Duration) (bool, error) {
+	if err := setDeadline(ctx, socket, time.Now().Add(silence)); err != nil {
 		return false, err
 	}
 	var got nonce
@@ -242,7 +250,7 @@ func connected(fd int) (done bool, _ error) {
 // awaitDatagram waits for a datagram's arrival and for its answer, or for an ICMP error, which the
 // next read returns.
 func (s sending) awaitDatagram(ctx context.Context, socket *os.File, whose nonce, arrived <-chan arrival) (arrival, error) {
-	answered, err := s.hears(ctx, socket, whose)
+	answered, err := s.hears(ctx, socket, whose, s.silence)
 	select {
 	case a := <-arrived:
 		a.Answered = answered
