@@ -107,11 +107,29 @@ func (p *Process) hear() (string, error) {
 }
 
 func (p *Process) close() error {
-	errs := []error{os.RemoveAll(p.files)}
+	errs := []error{removeAll(p.files)}
 	for _, end := range p.ends {
 		errs = append(errs, end.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// removeAll removes a directory, in which namespaces may be mounted; an empty path means none.
+func removeAll(directory string) error {
+	if directory == "" {
+		return nil
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for line := range strings.Lines(string(mounts)) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], directory+"/") { // proc_pid_mountinfo(5)
+			errs = append(errs, unix.Unmount(fields[4], unix.MNT_DETACH))
+		}
+	}
+	return errors.Join(append(errs, os.RemoveAll(directory))...)
 }
 
 // Run sends the command to go on, and returns when the process has ended. If its work failed, Run
