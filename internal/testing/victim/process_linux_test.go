@@ -58,13 +58,7 @@ func TestRun(t *testing.T) {
 		if err != nil || !end.Killed {
 			t.Fatalf("one that is killed: %+v, %v", end, err)
 		}
-		made, err := os.ReadFile(filepath.Join(directory, "temporary"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.Stat(string(made)); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("the temporary files of one that is killed: %v", err)
-		}
+		wantRemoved(t, filepath.Join(directory, "temporary"))
 		if err := os.WriteFile(filepath.Join(directory, "go"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -74,6 +68,19 @@ func TestRun(t *testing.T) {
 	}
 	if _, err := victim.Start(t.Context(), "TestOfNothing", "task"); err == nil {
 		t.Error("a test that calls no Serve: no error")
+	}
+}
+
+// wantRemoved tests that the directory with the temporary files of a process is gone, which the file
+// names.
+func wantRemoved(t *testing.T, file string) {
+	t.Helper()
+	directory, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(string(directory)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the temporary files of one that is killed: %v", err)
 	}
 }
 
