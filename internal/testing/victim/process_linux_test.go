@@ -71,8 +71,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// wantRemoved tests that the directory with the temporary files of a process is gone, which the file
-// names.
+// wantRemoved tests that the directory is gone that a file names: that of temporary files.
 func wantRemoved(t *testing.T, file string) {
 	t.Helper()
 	directory, err := os.ReadFile(file)
