@@ -20,7 +20,6 @@ import (
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/namespace"
-	"github.com/meshcni/meshcni/internal/testing/transparent"
 )
 
 // unruled is the way from a node without any rule.
@@ -54,7 +53,7 @@ func captured(b *testing.B, backend hostBackend, way ambient.Way, size int) []jo
 	pod := func(node int, uid string) *nodes.Place { return both[node].NewPod(uid, interception.IPv4) }
 	proxy, meshed, other, remote, host := pod(0, "0001"), pod(0, "0002"), pod(0, "0003"), pod(1, "0004"), both[0].Host
 	roomForPorts(b, proxy, 40000)
-	transparent.Start(b, proxy)
+	proxy.StartProxy(b)
 	where, numbers, facts := proxyAt(proxy, way), ambient.IstioNodeNumbers(), interception.Facts{}
 	onNode, err := ambient.NodePlan(where, numbers, facts, "test-ambient")
 	if err != nil {

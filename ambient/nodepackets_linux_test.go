@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/testing/haproxy"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 	"github.com/meshcni/meshcni/internal/testing/talk"
-	"github.com/meshcni/meshcni/internal/testing/transparent"
 )
 
 // capturingNode is a node that captures for a proxy in a pod of its own.
@@ -37,7 +37,7 @@ type capturingNode struct {
 }
 
 // taker is a proxy that tells which connections it has taken since the last call.
-type taker interface{ Takings() []transparent.Taken }
+type taker interface{ Takings() []ambienttest.Taken }
 
 // newCapturingNode makes two nodes with an application in each pod, and captures on the first for
 // the stand-in.
@@ -48,7 +48,7 @@ func newCapturingNode(t *testing.T, backend hostBackend, way ambient.Way) *captu
 
 func standIn(t testing.TB, pod *nodes.Place) taker {
 	t.Helper()
-	return transparent.Start(t, pod)
+	return pod.StartProxy(t)
 }
 
 // newCapturingNodeFor captures for another proxy.
@@ -117,7 +117,7 @@ func (n *capturingNode) prepare(pod *nodes.Place, proxy ambient.NodeProxy) {
 
 // visit connects to an application, and returns what it says and what the proxy has taken
 // meanwhile.
-func (n *capturingNode) visit(from *nodes.Place, network string, to netip.AddrPort) (nodes.Visit, []transparent.Taken, error) {
+func (n *capturingNode) visit(from *nodes.Place, network string, to netip.AddrPort) (nodes.Visit, []ambienttest.Taken, error) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), 30*time.Second) // a lost packet would take minutes
 	defer cancel()
@@ -190,7 +190,8 @@ func (n *capturingNode) wantWays(family int) {
 	n.t.Helper()
 	for name, w := range map[string]struct {
 		from, to *nodes.Place
-		port, by uint16 // the port of the proxy's listener, if it takes the connection
+		port     uint16
+		by       interception.Port // the proxy's listener, if it takes the connection
 	}{
 		"outbound":                {n.meshed, n.remote, 8080, 15001},
 		"outbound, same node":     {n.meshed, n.peer, 8080, 15001},
@@ -346,10 +347,10 @@ func TestProxyLearnsOfErrors(t *testing.T) {
 	for name, backend := range hosts(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var relay *transparent.Proxy
+			var relay *nodes.Proxy
 			n := newCapturingNodeFor(t, backend, ambient.WayVeth, func(t testing.TB, pod *nodes.Place) taker {
 				t.Helper()
-				relay = transparent.Start(t, pod)
+				relay = pod.StartProxy(t)
 				return relay
 			})
 			for family := range 2 {

@@ -8,10 +8,10 @@ import (
 	"slices"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
-	"github.com/meshcni/meshcni/internal/testing/transparent"
 )
 
 // world describes all places and both plans to package trace.
@@ -99,7 +99,7 @@ func (n *capturingNode) members(owner interception.Owner) []trace.LiveSet {
 // clients: the relay continues each connection that the proxy takes.
 func (n *capturingNode) expected(
 	proxy ambient.NodeProxy, from *nodes.Place, network string, to netip.AddrPort,
-) (visit nodes.Visit, took []transparent.Taken, report string) {
+) (visit nodes.Visit, took []ambienttest.Taken, report string) {
 	n.t.Helper()
 	protocol := map[string]interception.Protocol{"tcp": interception.ProtocolTCP, "udp": interception.ProtocolUDP}[network]
 	world := n.world(proxy)
@@ -126,7 +126,7 @@ func (n *capturingNode) expected(
 		if !end.Listener.Proxy {
 			return nodes.Visit{Client: client, Server: end.Header.Dst}, took, report
 		}
-		took = append(took, transparent.Taken{Port: uint16(end.Listener.Port), From: client, To: end.Header.Dst})
+		took = append(took, ambienttest.Taken{Port: end.Listener.Port, From: client, To: end.Header.Dst})
 		packet = trace.Packet{
 			From: trace.Socket{Namespace: end.Namespace, Transparent: true}, Protocol: protocol, Src: client, Dst: end.Header.Dst,
 		}
@@ -138,7 +138,7 @@ func (n *capturingNode) expected(
 }
 
 // wantTraced fails the test unless package trace finds the same as the visit.
-func (n *capturingNode) wantTraced(from *nodes.Place, network string, to netip.AddrPort, visit nodes.Visit, took []transparent.Taken) {
+func (n *capturingNode) wantTraced(from *nodes.Place, network string, to netip.AddrPort, visit nodes.Visit, took []ambienttest.Taken) {
 	n.t.Helper()
 	proxy := n.current
 	wantVisit, wantTook, report := n.expected(proxy, from, network, to)

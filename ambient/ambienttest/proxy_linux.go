@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"slices"
@@ -329,15 +328,3 @@ func (p *Proxy) remove(which func(uid string) bool) {
 }
 
 func everyPod(string) bool { return true }
-
-// relay copies in both directions until both have ended.
-func relay(a, b *net.TCPConn) {
-	var both sync.WaitGroup
-	one := func(from, to *net.TCPConn) {
-		_, _ = io.Copy(to, from) // the other side sees a broken connection as its end
-		_ = to.CloseWrite()      // likewise
-	}
-	both.Go(func() { one(a, b) })
-	both.Go(func() { one(b, a) })
-	both.Wait()
-}

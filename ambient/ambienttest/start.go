@@ -24,6 +24,9 @@ const Variable = "MESHCNI_ZTUNNEL"
 // does in that respect is up to it.
 var ErrOption = errors.New("the option is for the stand-in in this process")
 
+// ErrLoop means that a proxy would connect to itself, and take that connection again.
+var ErrLoop = errors.New("a relay would come back")
+
 // Instance is a running proxy: a [Proxy] in this process, or a command.
 type Instance interface {
 	// Close ends the proxy at once, with all its connections. The error is a breach of the protocol

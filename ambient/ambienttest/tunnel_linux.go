@@ -3,12 +3,13 @@
 package ambienttest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strings"
+
+	"github.com/meshcni/meshcni/interception"
 )
 
 // maxHead bounds the line that a tunnel begins with, which is the destination. ztunnel has a
@@ -16,43 +17,35 @@ import (
 // (build_inbound_request of src/proxy/inbound.rs at 75c2d62).
 const maxHead = 64
 
-// enterTunnel relays a connection of the pod to the proxy of its destination, which listens at the
-// destination's own address (hbone_port of src/proxy/outbound.rs at 3b80cf3, which is inbound_addr
-// of src/config.rs at 284160d).
-func (p *pod) enterTunnel(from *net.TCPConn, to netip.AddrPort) error {
-	onward, err := p.dial(netip.AddrPortFrom(to.Addr(), uint16(p.numbers.TunnelPort)), p.marked())
+// enterTunnel relays a connection to the proxy of its destination, at a port of the destination.
+func (s *service) enterTunnel(from *net.TCPConn, to netip.AddrPort, port interception.Port, dialer *net.Dialer) error {
+	onward, err := s.dial(netip.AddrPortFrom(to.Addr(), uint16(port)), dialer)
 	if err != nil {
 		return err
 	}
-	defer onward.Close() //nolint:errcheck // a relay cannot report it
-	defer context.AfterFunc(p.ctx, func() { _ = onward.Close() })()
 	if _, err := fmt.Fprintln(onward, to); err != nil {
-		return err
+		return errors.Join(err, onward.Close())
 	}
-	relay(from, onward)
+	s.relay(from, onward)
 	return nil
 }
 
-// tunnel relays a connection from another proxy to the application that it is for. An address that
-// is not the one it came to is another pod's, and refused (validate_destination of
-// src/proxy/inbound.rs at 75c2d62; ztunnel makes exceptions for waypoints). So is a port of the
-// proxy itself (find_inbound_upstream, there).
-func (p *pod) tunnel(from *net.TCPConn) error {
+// leaveTunnel returns the destination that a connection from another proxy begins with. An address
+// that is not the one it came to is another pod's, and refused (validate_destination of
+// src/proxy/inbound.rs at 75c2d62; ztunnel makes exceptions for waypoints).
+func leaveTunnel(from *net.TCPConn) (netip.AddrPort, error) {
 	head, err := readHead(from)
 	if err != nil {
-		return err
+		return netip.AddrPort{}, err
 	}
 	to, err := netip.ParseAddrPort(head)
 	if err != nil {
-		return err
+		return netip.AddrPort{}, fmt.Errorf("a tunnel begins with %q: %w", head, err)
 	}
 	if own := addressOf(from.LocalAddr()).Addr(); to.Addr() != own {
-		return fmt.Errorf("the tunnel to %s is for %s", own, to)
+		return netip.AddrPort{}, fmt.Errorf("the tunnel to %s is for %s", own, to)
 	}
-	if p.isOwn(to) {
-		return fmt.Errorf("%s is a port of the proxy: a relay would come back", to)
-	}
-	return p.toApplication(from, to)
+	return to, nil
 }
 
 // readHead reads a line, and nothing after it.

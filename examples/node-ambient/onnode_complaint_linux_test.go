@@ -11,8 +11,8 @@ import (
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent/event"
+	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/testing/transparent"
 )
 
 // secondUID is that of another pod of the proxy.
@@ -27,7 +27,7 @@ func TestOnNodeLeavesNoDescriptor(t *testing.T) {
 	t.Parallel()
 	c := newCaptor(t, "")
 	second := c.node.NewPod(secondUID, interception.IPv4, interception.IPv6)
-	proxies := []*transparent.Proxy{c.proxy, transparent.Start(t, second)}
+	proxies := []*nodes.Proxy{c.proxy, second.StartProxy(t)}
 	n := &installed{process: begin(t, build(t), c.args...), dir: c.dir, host: nil}
 	awaitSocket(t, c.path("pluginevent.sock"))
 	former := c.objects()[1]
@@ -71,7 +71,7 @@ func TestOnNodeLeavesNoDescriptor(t *testing.T) {
 }
 
 // awaitTaker waits until a proxy takes the pod's connections.
-func (c *captor) awaitTaker(proxy *transparent.Proxy) {
+func (c *captor) awaitTaker(proxy *nodes.Proxy) {
 	c.t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	pace := time.NewTicker(50 * time.Millisecond)

@@ -26,7 +26,6 @@ import (
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
-	"github.com/meshcni/meshcni/internal/testing/transparent"
 	"github.com/meshcni/meshcni/internal/testing/upstreamtest"
 )
 
@@ -38,7 +37,7 @@ type captor struct {
 	source           *source
 	node             *nodes.Node
 	web, own, remote *nodes.Place // own is the proxy's
-	proxy            *transparent.Proxy
+	proxy            *nodes.Proxy
 	args             []string
 }
 
@@ -61,7 +60,7 @@ func newCaptor(t *testing.T, settings string) *captor {
 		}
 		t.Cleanup(stop)
 	}
-	c.proxy = transparent.Start(t, c.own)
+	c.proxy = c.own.StartProxy(t)
 	c.dir, c.source = feedPods(t, c.objects()...)
 	c.args = []string{
 		"-feed=" + c.path("feed"), "-events=" + c.path("pluginevent.sock"), "-journal=" + c.path("records"), "-proc=" + c.node.Roots().Proc,
@@ -291,7 +290,7 @@ func TestOnNodeADD(t *testing.T) {
 	}
 	added := make(chan error, 1)
 	go func() { added <- c.add(time.Minute) }()
-	c.proxy = transparent.Start(t, c.own)
+	c.proxy = c.own.StartProxy(t)
 	err := <-added
 	_ = process.cmd.Process.Kill() // and so it adds no member later
 	_ = process.cmd.Wait()

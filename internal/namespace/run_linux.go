@@ -82,19 +82,24 @@ func New() (file *os.File, err error) {
 }
 
 // Addresses returns the addresses of all interfaces of a network namespace, without zones.
-func Addresses(in *os.File) ([]netip.Addr, error) {
-	var all []netip.Addr
-	err := Run(in, func() error {
-		addresses, err := net.InterfaceAddrs()
-		for _, address := range addresses {
-			if prefix, err := netip.ParsePrefix(address.String()); err == nil {
-				all = append(all, prefix.Addr().Unmap())
-			}
-		}
+func Addresses(in *os.File) (all []netip.Addr, err error) {
+	err = Run(in, func() (err error) {
+		all, err = OwnAddresses()
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the addresses in %s: %w", in.Name(), err)
 	}
 	return all, nil
+}
+
+// OwnAddresses is [Addresses] for the namespace in which the caller runs.
+func OwnAddresses() (all []netip.Addr, err error) {
+	addresses, err := net.InterfaceAddrs()
+	for _, address := range addresses {
+		if prefix, err := netip.ParsePrefix(address.String()); err == nil {
+			all = append(all, prefix.Addr().Unmap())
+		}
+	}
+	return all, err
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/meshcni/meshcni/ambient/agent/nodemode"
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/testing/transparent"
 )
 
 // TestProxyLacksAFamily has a proxy of IPv4 alone. A pod with both families is enabled with an
@@ -63,7 +62,7 @@ func TestProxyLacksAFamily(t *testing.T) {
 }
 
 // wantWays tests how connections of a pod go, and to it, over IPv4 and over IPv6.
-func (n *node) wantWays(pod ambient.Pod, proxy *transparent.Proxy, want ...way) {
+func (n *node) wantWays(pod ambient.Pod, proxy *nodes.Proxy, want ...way) {
 	n.t.Helper()
 	own := n.places[pod.UID]
 	for i, want := range want {

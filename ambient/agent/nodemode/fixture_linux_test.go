@@ -23,7 +23,6 @@ import (
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/podnetns"
-	"github.com/meshcni/meshcni/internal/testing/transparent"
 )
 
 const owner interception.Owner = "test-ambient"
@@ -167,10 +166,10 @@ func out(pod ambient.Pod) ambient.Pod {
 }
 
 // proxy puts a proxy's pod on the node, which listens and is ready.
-func (n *node) proxy() (ambient.Pod, *transparent.Proxy) {
+func (n *node) proxy() (ambient.Pod, *nodes.Proxy) {
 	n.t.Helper()
 	pod := n.silentProxy(families...)
-	return pod, transparent.Start(n.t, n.places[pod.UID])
+	return pod, n.places[pod.UID].StartProxy(n.t)
 }
 
 // silentProxy puts a proxy's pod on the node that does not listen.
@@ -294,7 +293,7 @@ const (
 )
 
 // connect makes a connection of each family, and returns how it goes.
-func (n *node) connect(from, to *nodes.Place, proxy *transparent.Proxy) (way, error) {
+func (n *node) connect(from, to *nodes.Place, proxy *nodes.Proxy) (way, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	var ways []way
@@ -321,7 +320,7 @@ func (n *node) connect(from, to *nodes.Place, proxy *transparent.Proxy) (way, er
 }
 
 // wantWay tests how connections of a pod go, and to it.
-func (n *node) wantWay(pod ambient.Pod, proxy *transparent.Proxy, want way) {
+func (n *node) wantWay(pod ambient.Pod, proxy *nodes.Proxy, want way) {
 	n.t.Helper()
 	for _, ends := range [][2]*nodes.Place{{n.places[pod.UID], n.remote}, {n.remote, n.places[pod.UID]}} {
 		if got, err := n.connect(ends[0], ends[1], proxy); err != nil || got != want {
@@ -331,7 +330,7 @@ func (n *node) wantWay(pod ambient.Pod, proxy *transparent.Proxy, want way) {
 }
 
 // holds reports whether connections of a pod go a way, for eventually.
-func (n *node) holds(pod ambient.Pod, proxy *transparent.Proxy, want way) func() bool {
+func (n *node) holds(pod ambient.Pod, proxy *nodes.Proxy, want way) func() bool {
 	return func() bool {
 		got, err := n.connect(n.places[pod.UID], n.remote, proxy)
 		return err == nil && got == want
@@ -357,9 +356,9 @@ func errorHas(err error, text string) bool {
 }
 
 // startOn has a proxy's pod listen.
-func startOn(n *node, pod ambient.Pod) *transparent.Proxy {
+func startOn(n *node, pod ambient.Pod) *nodes.Proxy {
 	n.t.Helper()
-	return transparent.Start(n.t, n.places[pod.UID])
+	return n.places[pod.UID].StartProxy(n.t)
 }
 
 // ipv4 returns a place with its first address alone.

@@ -23,7 +23,6 @@ import (
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 	"github.com/meshcni/meshcni/internal/testing/talk"
-	"github.com/meshcni/meshcni/internal/testing/transparent"
 	"github.com/meshcni/meshcni/internal/testing/upstreamtest"
 )
 
@@ -73,7 +72,7 @@ func (n *node) ofFormer() bool {
 
 // wantFormerWay tests how connections of a pod go over IPv4, and to it: Istio's agent knows no
 // other family.
-func (n *node) wantFormerWay(pod ambient.Pod, proxy *transparent.Proxy) {
+func (n *node) wantFormerWay(pod ambient.Pod, proxy *nodes.Proxy) {
 	n.t.Helper()
 	own := ipv4(n.places[pod.UID])
 	for _, ends := range [][2]*nodes.Place{{own, ipv4(n.remote)}, {n.remote, own}} {

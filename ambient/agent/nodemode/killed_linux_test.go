@@ -13,9 +13,9 @@ import (
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent/nodemode"
+	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podnetns"
-	"github.com/meshcni/meshcni/internal/testing/transparent"
 	"github.com/meshcni/meshcni/internal/testing/victim"
 )
 
@@ -47,7 +47,7 @@ func TestKilled(t *testing.T) {
 			n := newNode(t, dataplane)
 			web := n.pod()
 			var pods [2]ambient.Pod
-			var proxies [2]*transparent.Proxy
+			var proxies [2]*nodes.Proxy
 			for i := range pods {
 				pods[i], proxies[i] = n.proxy()
 			}
@@ -79,7 +79,7 @@ func TestKilled(t *testing.T) {
 }
 
 // takers makes a connection and returns how many proxies have taken it; 0 if it fails.
-func (n *node) takers(from ambient.Pod, family interception.Family, proxies [2]*transparent.Proxy) (takers int) {
+func (n *node) takers(from ambient.Pod, family interception.Family, proxies [2]*nodes.Proxy) (takers int) {
 	for _, proxy := range proxies {
 		proxy.Takings() // forget
 	}
@@ -101,7 +101,7 @@ func (n *node) takers(from ambient.Pod, family interception.Family, proxies [2]*
 }
 
 // follow runs an agent until a proxy takes new connections, and that many proxies have interfaces.
-func (n *node) follow(feed ambient.Change, web ambient.Pod, proxy *transparent.Proxy, wired int) {
+func (n *node) follow(feed ambient.Change, web ambient.Pod, proxy *nodes.Proxy, wired int) {
 	n.t.Helper()
 	a, end := n.run()
 	defer end()

@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
-	"github.com/meshcni/meshcni/internal/testing/transparent"
 )
 
 var replacements = flag.Int("replacements", 3, "how many proxies of a node are replaced under load, by each dataplane")
@@ -43,7 +43,7 @@ func TestProxyIsReplaced(t *testing.T) {
 				n.awaitStatus(web.UID, ambient.StatusEnabled)
 				n.wantWay(web, proxy, captured)
 				made, end := n.load(web)
-				pods, proxies := []ambient.Pod{former}, []*transparent.Proxy{proxy}
+				pods, proxies := []ambient.Pod{former}, []*nodes.Proxy{proxy}
 				for round := range *replacements {
 					if at := round + 1; at < proxyPods {
 						next, newer := n.proxy()

@@ -16,9 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/namespace"
-	"github.com/meshcni/meshcni/internal/testing/transparent"
 )
 
 // Proxy is a running HAProxy. Start one with [Start].
@@ -29,8 +30,8 @@ type Proxy struct {
 
 // listeners are the ports at which it listens, by the names of its front ends. What comes to the
 // port of tunnels goes to the application's port.
-func listeners() map[string]uint16 {
-	return map[string]uint16{"outbound": 15001, "inbound": 15006, "tunnel": 15008}
+func listeners() map[string]interception.Port {
+	return map[string]interception.Port{"outbound": 15001, "inbound": 15006, "tunnel": 15008}
 }
 
 // configuration is HAProxy's, with the path of the socket that it logs to. A connection is logged
@@ -130,13 +131,13 @@ func awaitReady(socket *net.UnixConn) error {
 
 // Takings returns the connections that were taken since the last call, and have reached their
 // destinations.
-func (p *Proxy) Takings() []transparent.Taken {
+func (p *Proxy) Takings() []ambienttest.Taken {
 	p.t.Helper()
 	raw, err := p.log.SyscallConn()
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	var took []transparent.Taken
+	var took []ambienttest.Taken
 	line := make([]byte, 1024)
 	if err := raw.Control(func(fd uintptr) {
 		for {
@@ -158,13 +159,13 @@ func (p *Proxy) Takings() []transparent.Taken {
 }
 
 // parse reads a line of the log about a connection; false for other lines.
-func parse(line string) (transparent.Taken, bool) {
+func parse(line string) (ambienttest.Taken, bool) {
 	fields := strings.Fields(line)
 	if len(fields) != 5 {
-		return transparent.Taken{}, false
+		return ambienttest.Taken{}, false
 	}
 	port, is := listeners()[fields[0]]
 	from, err := netip.ParseAddrPort(net.JoinHostPort(fields[1], fields[2]))
 	to, err2 := netip.ParseAddrPort(net.JoinHostPort(fields[3], fields[4]))
-	return transparent.Taken{Port: port, From: from, To: to}, is && err == nil && err2 == nil
+	return ambienttest.Taken{Port: port, From: from, To: to}, is && err == nil && err2 == nil
 }
