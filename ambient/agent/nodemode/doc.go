@@ -49,7 +49,9 @@
 // that pod. The former agent's settings of rp_filter stay, as their earlier values are unknown.
 //
 // To go back, start the former agent while this one runs, and then withdraw all pods: rules that
-// appear after this agent's start are left alone.
+// appear after this agent's start are left alone. The former agent's rules divert packets of
+// existing connections, too: those with packets under way when it starts may be reset, until this
+// agent has seen the rules.
 //
 // # Non-goals
 //

@@ -16,6 +16,10 @@ func (n *node) dump() string {
 	return n.dumpOf(n.made.Host.Netns.File())
 }
 
+// saveAgain runs a program that lists rules, again if it fails: it does when a set of a rule goes
+// while it works.
+const saveAgain = `for again in 1 2 3 4 5 6 7 8 9; do out=$("$0") && printf '%s\n' "$out" && exit; done; exec "$0"`
+
 // dumpOf lists what a namespace has.
 func (n *node) dumpOf(file *os.File) string {
 	n.t.Helper()
@@ -25,7 +29,7 @@ func (n *node) dumpOf(file *os.File) string {
 	}
 	var all string
 	for _, program := range []string{"iptables-legacy-save", "ip6tables-legacy-save", "iptables-nft-save", "ip6tables-nft-save"} {
-		for line := range strings.Lines(run(program)) {
+		for line := range strings.Lines(run("sh", "-c", saveAgain, program)) {
 			if strings.HasPrefix(line, "-A") || strings.HasPrefix(line, "-N") {
 				all += program + " " + line
 			}

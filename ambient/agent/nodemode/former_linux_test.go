@@ -141,9 +141,11 @@ func TestTakeOver(t *testing.T) {
 			n.eventually("nothing is left of Istio's agent", func() bool { return !n.ofFormer() })
 			n.wantWay(peer, proxy, captured)
 			own := []net.Conn{talk.Call(t, n.places[web.UID], n.remote.Addresses[0]), talk.Call(t, n.remote, web.Addresses[1])}
+			end() // Istio's agent resets connections with packets under way when it starts
 			theirs.UninstallProxy(t)
 			upstreamtest.InstallNode(t, theirs)
 			n.eventually("the plan has regard for Istio's agent", n.hasRegard)
+			_, end = n.load(web)
 			n.wantWay(peer, proxy, captured)
 			n.wantTalk("while both stand again", own)
 			withdrawn := make(chan error, 1)
