@@ -206,3 +206,40 @@ func TestListenersLost(t *testing.T) {
 		t.Errorf("the other pod has the statuses %q, want that it was enabled once", got)
 	}
 }
+
+// stopping is a dataplane whose edits of sets wait until the agent ends, once a test has armed it.
+type stopping struct {
+	hostDataplane
+	armed   atomic.Bool
+	waiting chan struct{} // gets an element for each
+}
+
+func (s *stopping) UpdateSet(ctx context.Context, ns *interception.Netns, owner interception.Owner, set interception.SetName, edit interception.SetEdit) error {
+	if s.armed.Load() {
+		s.waiting <- struct{}{}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return s.hostDataplane.UpdateSet(ctx, ns, owner, set, edit)
+}
+
+// TestEndOfTheAgentIsNoDoubt ends an agent while it puts a pod back into the host's sets. That it
+// does not get there says nothing of the pod: the status stays.
+func TestEndOfTheAgentIsNoDoubt(t *testing.T) {
+	t.Parallel()
+	n, b := newBreakable(t)
+	s := &stopping{hostDataplane: b.hostDataplane, waiting: make(chan struct{}, 100)}
+	n.options.Sets = s
+	n.pod("a")
+	n.proxy()
+	a, end := n.run()
+	n.feed <- told(object("a"))
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	s.armed.Store(true)
+	n.flush(n.options.Host)
+	<-s.waiting
+	end()
+	if got := n.statusesOf("a"); len(got) != 1 {
+		t.Errorf("the statuses are %q, want that the end writes none", got)
+	}
+}

@@ -232,7 +232,7 @@ func (w *worker) pass(ctx context.Context, alert <-chan struct{}) (pause time.Du
 	defer func() { _ = w.entered() }() // the next pass sees whether the pod is in the sets
 	wanted, known := w.learn()
 	if err := w.takeHanded(ctx, alert); err != nil {
-		return w.failed(wanted, ambient.StepOpen, err), false
+		return w.failed(ctx, wanted, ambient.StepOpen, err), false
 	}
 	if w.awaitsSandbox() && (!known || wanted.Enrolled) {
 		pause, over = w.advanceFrom(ctx, alert, withoutSandbox())
@@ -247,7 +247,7 @@ func (w *worker) pass(ctx context.Context, alert <-chan struct{}) (pause time.Du
 	networked, err := w.hasNetwork(ctx)
 	switch {
 	case wanted.Enrolled && err != nil:
-		return w.failed(wanted, ambient.StepOpen, err), false
+		return w.failed(ctx, wanted, ambient.StepOpen, err), false
 	case wanted.Enrolled && !networked:
 		return w.agent.options.Round, false // the plugin or the feed will tell
 	}
@@ -281,7 +281,7 @@ func (w *worker) advanceFrom(ctx context.Context, alert <-chan struct{}, wanted 
 	if wanted.Enrolled && w.namespace != nil && !w.fresh { // Enrol has just looked at a fresh one
 		is, err := w.agent.isMachine(w.uid, w.namespace)
 		if err != nil {
-			return w.failed(wanted, "", err), false
+			return w.failed(ctx, wanted, "", err), false
 		}
 		if is && wanted.Kept {
 			return w.agent.options.Round, false // the feed will tell enough to decide
@@ -294,7 +294,7 @@ func (w *worker) advanceFrom(ctx context.Context, alert <-chan struct{}, wanted 
 		w.began = time.Now()
 	}
 	if err := w.look(ctx, wanted); err != nil {
-		return w.failed(wanted, "", err), false
+		return w.failed(ctx, wanted, "", err), false
 	}
 	w.findDrift(wanted)
 	return w.advance(ctx, alert, wanted)
@@ -305,7 +305,7 @@ func (w *worker) advance(ctx context.Context, alert <-chan struct{}, wanted ambi
 	steps := ambient.Next(wanted, w.seen)
 	if len(steps) > 0 {
 		if err := w.noteLeaving(wanted); err != nil {
-			return w.failed(wanted, steps[0], err), false
+			return w.failed(ctx, wanted, steps[0], err), false
 		}
 	}
 	for _, step := range steps {
@@ -314,7 +314,7 @@ func (w *worker) advance(ctx context.Context, alert <-chan struct{}, wanted ambi
 			return w.looks.Next(time.Now()), false
 		}
 		if err := w.take(ctx, alert, step); err != nil {
-			return w.failed(wanted, step, err), false
+			return w.failed(ctx, wanted, step, err), false
 		}
 		w.seen = w.seen.After(step)
 		switch step { //nolint:exhaustive // after the others nothing has to be looked at
@@ -325,7 +325,7 @@ func (w *worker) advance(ctx context.Context, alert <-chan struct{}, wanted ambi
 		}
 	}
 	if err := w.finish(ctx, wanted); err != nil {
-		return w.failed(wanted, "", err), false
+		return w.failed(ctx, wanted, "", err), false
 	}
 	w.failures.Reset()
 	w.looks.Reset()
@@ -371,7 +371,7 @@ func (w *worker) finish(ctx context.Context, wanted ambient.Wanted) error {
 func (w *worker) advanceServed(ctx context.Context, alert <-chan struct{}, wanted ambient.Wanted) (pause time.Duration, over bool) {
 	var err error
 	if w.seen.Proxy, err = w.lookAtProxy(wanted); err != nil {
-		return w.failed(wanted, "", err), false
+		return w.failed(ctx, wanted, "", err), false
 	}
 	if w.seen.Proxy != ambient.ProxyServes {
 		return 0, false
@@ -380,11 +380,13 @@ func (w *worker) advanceServed(ctx context.Context, alert <-chan struct{}, wante
 }
 
 // failed notes a failure, and returns how long to wait.
-func (w *worker) failed(wanted ambient.Wanted, step ambient.Step, err error) time.Duration {
+func (w *worker) failed(ctx context.Context, wanted ambient.Wanted, step ambient.Step, err error) time.Duration {
 	if errors.Is(err, errNews) {
 		return 0
 	}
-	w.doubt(wanted, step)
+	if ctx.Err() == nil { // the end of the agent takes nothing from the pod
+		w.doubt(wanted, step)
+	}
 	w.publish(wanted, step, err)
 	return w.failures.Next(time.Now())
 }

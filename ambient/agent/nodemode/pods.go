@@ -101,7 +101,7 @@ func (a *Agent) pass(ctx context.Context, e *entry) {
 		e.warnings = a.warnings(wanted, pod)
 	}
 	if err := a.takeHanded(ctx, e); err != nil {
-		a.failed(e, wanted, ambient.StepLeave, err)
+		a.failed(ctx, e, wanted, ambient.StepLeave, err)
 		return
 	}
 	if e.awaitsSandbox(a.options.Round) && wanted.Enrolled {
@@ -115,7 +115,7 @@ func (a *Agent) pass(ctx context.Context, e *entry) {
 		e.began = time.Now()
 	}
 	if !a.host.members.areKnown() && !a.isBare() {
-		a.failed(e, wanted, "", errHost)
+		a.failed(ctx, e, wanted, "", errHost)
 		return
 	}
 	a.observe(e, wanted)
@@ -188,7 +188,7 @@ func (a *Agent) advance(ctx context.Context, e *entry, wanted ambient.Wanted) {
 			return // the proxy's listeners make all pods due
 		}
 		if err := a.step(ctx, e, step); err != nil {
-			a.failed(e, wanted, step, err)
+			a.failed(ctx, e, wanted, step, err)
 			return
 		}
 		e.seen = e.seen.After(step)
@@ -309,9 +309,9 @@ func (a *Agent) otherPod(e *entry, address netip.Addr) string {
 }
 
 // failed notes a failure, and has the pod looked at again later. It takes the status "enabled" back
-// from a pod that lacks something, and does not get it.
-func (a *Agent) failed(e *entry, wanted ambient.Wanted, step ambient.Step, err error) {
-	if wanted.Enrolled && step == ambient.StepEnter && e.seen.Status == ambient.StatusEnabled {
+// from a pod that lacks something, and does not get it; the end of the agent takes nothing from it.
+func (a *Agent) failed(ctx context.Context, e *entry, wanted ambient.Wanted, step ambient.Step, err error) {
+	if ctx.Err() == nil && wanted.Enrolled && step == ambient.StepEnter && e.seen.Status == ambient.StatusEnabled {
 		e.seen.Status = ambient.StatusPending
 		a.options.Annotator.Annotate(e.pod.Pod, e.seen.Status)
 	}

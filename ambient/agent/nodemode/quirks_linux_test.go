@@ -144,6 +144,41 @@ func TestRefusedMemberIsNoStatus(t *testing.T) {
 	n.wantWay(web, proxy, captured)
 }
 
+// stopping is an editor of sets that waits until the agent ends, once a test has armed it.
+type stopping struct {
+	agent.SetEditor
+	armed   atomic.Bool
+	waiting chan struct{} // gets an element for each edit
+}
+
+func (s *stopping) UpdateSet(ctx context.Context, ns *interception.Netns, owner interception.Owner, set interception.SetName, edit interception.SetEdit) error {
+	if s.armed.Load() {
+		s.waiting <- struct{}{}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return s.SetEditor.UpdateSet(ctx, ns, owner, set, edit)
+}
+
+// TestEndOfTheAgentIsNoDoubt ends an agent while it puts a pod back into the sets. That it does not
+// get there says nothing of the pod: the status stays.
+func TestEndOfTheAgentIsNoDoubt(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, backends(t)["nftables"])
+	sets := &stopping{SetEditor: n.options.Sets, waiting: make(chan struct{}, 100)}
+	n.options.Sets = sets
+	web := n.pod()
+	proxyPod, _ := n.proxy()
+	_, end := n.run()
+	n.feed <- told(proxyPod, web)
+	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	sets.armed.Store(true)
+	sandboxtest.Run(t, n.options.Host.File(), "", "nft", "delete", "element", "inet", string(owner), "set-meshed-v4", fmt.Sprintf("{ %s }", web.Addresses[0]))
+	<-sets.waiting
+	end()
+	n.wantStatuses(web, ambient.StatusEnabled)
+}
+
 // TestManyAddresses has a pod with 70,000 addresses, which are more than an ipset takes unless it
 // is told to: all of them are in the set, and leave it with the pod.
 func TestManyAddresses(t *testing.T) {
