@@ -21,37 +21,10 @@ func original(mark interception.MarkBits) interception.Match {
 	return interception.Match{ConnMark: interception.Is(mark), Direction: interception.DirectionOriginal}
 }
 
-// unmarked is the mark without any bit of those that connections get.
-func (p nodePlanner) unmarked() interception.MarkBits {
-	var bits interception.Mark
-	for _, of := range p.proxies {
-		bits |= of.Opened.Value | of.Outbound.Mark.Value | of.Inbound.Mark.Value
-	}
-	return interception.MarkBits{Mask: bits}
-}
-
-// later matches all packets of TCP connections but the first ones, where these have got no mark. Of
-// most packets of a node, no other rule of a chain that begins so asks anything.
-func (p nodePlanner) later() interception.Match {
-	return interception.Match{L4: interception.TCP().NotFlags(interception.Opening()), ConnMark: interception.Is(p.unmarked())}
-}
-
-// besideWires narrows a condition on the interfaces of a packet to those that are no wires.
-func (p nodePlanner) besideWires(in *interception.Condition[interception.InterfaceSet]) {
-	if !p.IsZero() {
-		*in = interception.Not(p.wires.Set())
-	}
-}
-
-const whyOthers = "connections that are not captured"
-
 // capture writes the rules about what the proxies and meshed pods send.
 func (p nodePlanner) capture() {
 	c := p.builder.Mangle("capture")
 	c.Entry(interception.Prerouting, p.hooked(interception.L4{}), "what pods and the proxy send")
-	later := p.later()
-	p.besideWires(&later.In)
-	c.Do("capture.others", later, interception.Return{}, whyOthers)
 	if !p.IsZero() {
 		for _, of := range p.proxies {
 			opens := interception.Match{
@@ -109,7 +82,6 @@ func (p nodePlanner) own(family interception.Family) interception.PrefixSet {
 func (p nodePlanner) inbound() {
 	c := p.builder.Mangle("inbound")
 	c.EntryAt(interception.Prerouting, afterTranslation, p.hooked(interception.TCP()), "connections to meshed pods")
-	c.Do("inbound.others", p.later(), interception.Return{}, whyOthers)
 	if !p.IsZero() {
 		c.Do("inbound.wire", interception.Match{In: p.wires}, interception.Return{}, "what the proxy sends is not captured again")
 	}
@@ -162,9 +134,6 @@ func (p nodePlanner) guard() {
 		}
 		return m
 	}
-	others := interception.Match{ConnMark: interception.Is(p.unmarked())}
-	p.besideWires(&others.Out)
-	c.Do("guard.others", others, interception.Return{}, whyOthers)
 	const why = "captured connections leave by their wire or not at all"
 	if !p.IsZero() {
 		c.Do("guard.proxy", interception.Match{In: p.wires}, interception.Return{}, "what the proxy sends goes its way")

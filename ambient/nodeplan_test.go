@@ -113,8 +113,6 @@ func TestNodeNeedsEachRule(t *testing.T) {
 		"errors":      true,                        // TestProxyLearnsOfErrors
 		"send.errors": true, "send.remember": true, // TestNodeCarriesMuch
 		"outbound.destination": true, "captured.source": true, "guard.captured": true,
-		// TestPacketWalks: they spare packets the other rules
-		"capture.others": true, "inbound.others": true, "guard.others": true,
 	}
 	for space := range 2 {
 		for _, rule := range meshed().world(t).Namespaces[space].Plans[0].Rules() {

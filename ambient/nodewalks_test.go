@@ -77,8 +77,6 @@ const (
 	receives  = "inbound.open inbound.mark guard.captured captured.source > proxy inbound."
 	returns   = "proxy send.remember send.transparent > node proxy.passes inbound.wire guard.proxy > "
 	opens     = "proxy send.remember send.transparent > node proxy.opens proxy.passes inbound.wire guard.proxy > "
-	passes    = "guard.others > "
-	goesOn    = "capture.others inbound.others guard.others > "
 	toItsName = " > node proxy.answer guard.captured > proxy outbound.capture = opener"
 )
 
@@ -104,45 +102,20 @@ func packetWalks() map[string]struct{ from, packet, way, answer string } {
 			"proxy", "tcp uid 0 gid 0 transparent 198.51.100.7:50000 > 10.244.0.6:8080", opens + "b = application", "b" + toItsName,
 		},
 		"the proxy's own": {
-			"proxy", "tcp uid 0 gid 0 > 198.51.100.7:8080",
-			"proxy send.own > node inbound.proxy " + passes + "elsewhere = application", "elsewhere > node " + goesOn + "proxy = opener",
+			"proxy", "tcp uid 0 gid 0 > 198.51.100.7:8080", "proxy send.own > node inbound.proxy > elsewhere = application", "elsewhere > node > proxy = opener",
 		},
-		"node to pod": {
-			"node", "tcp uid 0 gid 0 > 10.244.0.6:8080",
-			"node > b = application", "b > node capture.others inbound.others = opener",
-		},
+		"node to pod": {"node", "tcp uid 0 gid 0 > 10.244.0.6:8080", "node > b = application", "b > node = opener"},
 		"pod to node": {
 			"a", "tcp uid 0 gid 0 > 192.0.2.1:10250",
 			"a > node outbound.open outbound.mark outbound.destination inbound.outbound = kubelet", "node > a = opener",
 		},
-		"DNS": {
-			"a", "udp uid 0 gid 0 > 198.51.100.7:53",
-			"a > node dns.udp " + passes + "proxy = dns", "proxy send.own > node " + passes + "a = opener",
-		},
-		"UDP": {
-			"a", "udp uid 0 gid 0 > 198.51.100.7:8080",
-			"a > node " + passes + "elsewhere = application", "elsewhere > node " + passes + "a = opener",
-		},
-		"UDP to a pod": {
-			"elsewhere", "udp uid 0 gid 0 > 10.244.0.6:8080",
-			"elsewhere > node " + passes + "b = application", "b > node " + passes + "elsewhere = opener",
-		},
-		"ICMP": {
-			"a", "icmp uid 0 gid 0 > 198.51.100.7:0",
-			"a > node " + passes + "elsewhere = kernel", "elsewhere > node " + passes + "a = opener",
-		},
-		"ICMP to a pod": {
-			"elsewhere", "icmp uid 0 gid 0 > 10.244.0.6:0",
-			"elsewhere > node " + passes + "b = kernel", "b > node " + passes + "elsewhere = opener",
-		},
-		"outside the mesh, from": {
-			"c", "tcp uid 0 gid 0 > 198.51.100.7:8080",
-			"c > node " + passes + "elsewhere = application", "elsewhere > node " + goesOn + "c = opener",
-		},
-		"outside the mesh, to": {
-			"elsewhere", "tcp uid 0 gid 0 > 10.244.0.10:8080",
-			"elsewhere > node " + passes + "c = application", "c > node " + goesOn + "elsewhere = opener",
-		},
+		"DNS":                    {"a", "udp uid 0 gid 0 > 198.51.100.7:53", "a > node dns.udp > proxy = dns", "proxy send.own > node > a = opener"},
+		"UDP":                    {"a", "udp uid 0 gid 0 > 198.51.100.7:8080", "a > node > elsewhere = application", "elsewhere > node > a = opener"},
+		"UDP to a pod":           {"elsewhere", "udp uid 0 gid 0 > 10.244.0.6:8080", "elsewhere > node > b = application", "b > node > elsewhere = opener"},
+		"ICMP":                   {"a", "icmp uid 0 gid 0 > 198.51.100.7:0", "a > node > elsewhere = kernel", "elsewhere > node > a = opener"},
+		"ICMP to a pod":          {"elsewhere", "icmp uid 0 gid 0 > 10.244.0.6:0", "elsewhere > node > b = kernel", "b > node > elsewhere = opener"},
+		"outside the mesh, from": {"c", "tcp uid 0 gid 0 > 198.51.100.7:8080", "c > node > elsewhere = application", "elsewhere > node > c = opener"},
+		"outside the mesh, to":   {"elsewhere", "tcp uid 0 gid 0 > 10.244.0.10:8080", "elsewhere > node > c = application", "c > node > elsewhere = opener"},
 		"outside the mesh to a meshed pod": {
 			"c", "tcp uid 0 gid 0 > 10.244.0.2:8080", "c > node " + receives + "capture = inbound", returns + "c = opener",
 		},
