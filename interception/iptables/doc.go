@@ -13,22 +13,19 @@
 // family. Its text makes the owner's chains, so it fails, and changes nothing, if they already
 // exist. Otherwise Apply lists the rules with iptables-save, refills chains that differ, adds
 // missing jumps, and removes what the plan lacks. If nothing differs, it starts no other program.
-// It finds out without a program whether there is anything to list: from the kernel's chains of
-// nf_tables, and from the tables of iptables-legacy. Beside many rules of other programs,
-// iptables-restore gets a text that changes nothing and lists the owner's chains alone ("-S"); if
-// the kernel counts other uses of these chains, iptables-save lists everything.
+// It finds out without a program whether there is anything to list: from /proc/net/ip_tables_names,
+// ip6_tables_names, and the names of nf_tables' chains.
 //
 // # Updates
 //
 // The kernel commits rules table by table, and family by family; a packet belongs to one family. A
 // connection that both the old and the new plan capture must be captured at each instant in
 // between. Therefore new tables are committed first, then the one that changes, and then those that
-// the new plan lacks. Where nothing was before, the table that writes marks for the others comes
-// last, and it goes first where nothing is left. If more than one table changes, or if a new or old
-// table would take connections from others, a guard is needed: a chain of the owner whose name ends
-// in 0-GUARD, ahead of all other rules of table filter, drops packets that begin a connection until
-// the last table is in place. The sender of a dropped packet sends it again. If the process is
-// killed meanwhile, the guard may stay; the next Apply goes on from that state, and removes it.
+// the new plan lacks. If more than one table changes, or if a new or old table would take
+// connections from others, a guard is needed: a chain of the owner whose name ends in 0-GUARD,
+// ahead of all other rules of table filter, drops packets that begin a connection until the last
+// table is in place. The sender of a dropped packet sends it again. If the process is killed
+// meanwhile, the guard may stay; the next Apply goes on from that state, and removes it.
 //
 // # Links, addresses, sysctls, routes and policy rules
 //

@@ -70,40 +70,9 @@ func commitOrder(from, to ruleset) (order []interception.TableKind, safe bool) {
 			changed = append(changed, kind)
 		}
 	}
-	if !from.leadsIn() || !to.leadsIn() {
-		return atOnce(gained, lost, from, to)
-	}
 	order = slices.Concat(gained, changed, lost)
 	safe = len(order) < 2 || len(changed) < 2 && !interferes(slices.Concat(gained, lost), from, to)
 	return order, safe
-}
-
-// atOnce is commitOrder for a ruleset that begins, or ends: what comes has no jumps in place of it,
-// or what goes is replaced by none. The table that writes marks takes effect alone: what the others
-// do about its marks begins and ends with it, if it is the last one to come or the first one to go.
-func atOnce(gained, lost []interception.TableKind, from, to ruleset) (order []interception.TableKind, safe bool) {
-	marking := func(kind interception.TableKind) int {
-		if from[kind].marks() || to[kind].marks() {
-			return 1
-		}
-		return 0
-	}
-	var beside []interception.TableKind
-	if len(lost) == 0 {
-		slices.SortStableFunc(gained, func(a, b interception.TableKind) int { return marking(a) - marking(b) })
-		beside = gained[:max(len(gained)-1, 0)]
-	} else { // no rule leads to what else changes
-		slices.SortStableFunc(lost, func(a, b interception.TableKind) int { return marking(b) - marking(a) })
-		beside = lost[1:]
-	}
-	return slices.Concat(gained, lost), !interferes(beside, from, to)
-}
-
-// marks reports whether the table writes marks.
-func (t table) marks() bool { return slices.ContainsFunc(t.lines(), writesMark) }
-
-func writesMark(line string) bool {
-	return strings.Contains(line, "MARK --") || strings.Contains(line, " --tproxy-mark ")
 }
 
 // interferes reports whether the tables beside a complete ruleset may take connections from it: by
@@ -115,7 +84,7 @@ func interferes(beside []interception.TableKind, from, to ruleset) bool {
 			if strings.Contains(line, " --notrack") {
 				return true
 			}
-			writes = writes || writesMark(line)
+			writes = writes || strings.Contains(line, "MARK --") || strings.Contains(line, " --tproxy-mark ")
 		}
 		for _, other := range interception.TableKinds() {
 			for _, line := range slices.Concat(from[other].lines(), to[other].lines()) {
