@@ -21,8 +21,8 @@
 // # Capture on the node
 //
 // The [NodeProxy] is for nodes that capture in their own namespace, as Istio 1.18 to 1.20 did. It
-// follows no agent, and listens in one namespace, that of its own pod, to which the node sends what
-// it captures. Its listeners are transparent and without a mark, so the address on its side of a
+// follows no agent. It listens in the namespace of its own pod, to which the node sends what it
+// captures. Its listeners are transparent and without a mark, so the address on its side of a
 // connection is the destination. It relays:
 //
 //   - from the node's pods (NodeNumbers.OutboundPort) and to them (InboundPort), to where they were

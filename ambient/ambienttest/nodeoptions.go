@@ -13,7 +13,8 @@ import (
 // NodeProxyOptions are the settings of a [NodeProxy].
 type NodeProxyOptions struct {
 	// Netns is the network namespace of the proxy's pod. It must stay open until the proxy is closed.
-	// Nil is the process's own, for a program in that pod, which needs no rights to enter namespaces.
+	// With nil the proxy listens in the namespace of its own process, and needs no rights to enter
+	// another one.
 	Netns *interception.Netns
 	// Numbers has the ports to use; usually [ambient.IstioNodeNumbers].
 	Numbers ambient.NodeNumbers
@@ -36,7 +37,7 @@ type NodeProxyOptions struct {
 
 // Taken is a connection that a [NodeProxy] has taken.
 type Taken struct {
-	// Port is that of the listener.
+	// Port is the port at which the proxy has accepted it.
 	Port interception.Port
 	// From is the client. To is the destination that the client has asked for.
 	From, To netip.AddrPort

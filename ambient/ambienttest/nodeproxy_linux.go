@@ -108,7 +108,7 @@ func (p *NodeProxy) observe(taken Taken, err error) {
 	}
 }
 
-// refuseOwn refuses a destination in the proxy's own pod. That of a wire is one, too.
+// refuseOwn refuses a destination in the proxy's own pod, such as the address of a wire.
 func (p *NodeProxy) refuseOwn(to netip.AddrPort) error {
 	own, err := p.addresses()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// secondUID is that of another pod of the proxy.
+// secondUID is the UID of another pod of the proxy.
 const secondUID = "1c6b2f1e-9d3c-4f7a-8a51-000000000003"
 
 // descriptorRounds is how often TestOnNodeLeavesNoDescriptor does all that opens descriptors.

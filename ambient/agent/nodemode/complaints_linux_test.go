@@ -110,9 +110,8 @@ func (n *node) differs(proxy ambient.Pod) error {
 	return err
 }
 
-// TestHostIsNeitherPodNorProxy offers the host's namespace as that of the proxy, and as that of a
-// pod by its file and by an address: each is refused, or ignored, and the host stays as it was
-// (E12).
+// TestHostIsNeitherPodNorProxy takes the host's namespace for the proxy's, and for a pod's, by its
+// file and by an address. The agent refuses or ignores each, and the host stays as it was (E12).
 func TestHostIsNeitherPodNorProxy(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, backends(t)["nftables"])

@@ -115,8 +115,8 @@ func (h *host) restoreNode(ctx context.Context) (lost []string, err error) {
 	return lost, nil
 }
 
-// plan returns the plan for the host, with the handle that it needs. No other
-// program may use the numbers of the first plan with wires, nor of the first without.
+// plan returns the plan for the host, with the handle that it needs. No other program may use the
+// numbers of the first plan with wires, nor of the first without.
 func (h *host) plan(ctx context.Context) (*interception.Netns, *interception.Plan, error) {
 	facts, err := netfacts.Read(h.o.Host)
 	if err == nil {

@@ -122,7 +122,7 @@ func (a *Agent) pass(ctx context.Context, e *entry) {
 	a.advance(ctx, e, wanted)
 }
 
-// warnings returns those about a pod that is to be captured.
+// warnings returns the warnings about a pod that is to be captured.
 func (a *Agent) warnings(wanted ambient.Wanted, pod ambient.Pod) []interception.Warning {
 	if !wanted.Enrolled {
 		return nil

@@ -71,7 +71,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// wantRemoved tests that the directory is gone that a file names: that of temporary files.
+// wantRemoved reads the path of a directory from a file, and tests that the directory is gone.
 func wantRemoved(t *testing.T, file string) {
 	t.Helper()
 	directory, err := os.ReadFile(file)
