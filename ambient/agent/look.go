@@ -14,13 +14,18 @@ import (
 	"github.com/meshcni/meshcni/interception/netfacts"
 )
 
-// know takes over what the feed tells of the pod. What the status annotation says counts only once:
-// the agent's own writes may come back late.
+// know takes over what the feed tells of the pod.
 func (w *worker) know(pod ambient.Pod) {
-	if w.pod.UID == "" {
-		w.seen.Status = ambient.Status(pod.Annotations[w.agent.options.Vocabulary.Status])
+	if status := ambient.Status(pod.Annotations[w.agent.options.Vocabulary.Status]); w.annotation.Tell(status) {
+		w.seen.Status = status
 	}
 	w.pod = pod
+}
+
+// annotate hands the pod's status over to be written.
+func (w *worker) annotate(status ambient.Status) {
+	w.annotation.Write(status)
+	w.agent.options.Annotator.Annotate(w.pod.Pod, status)
 }
 
 // name notes the pod's names, before the feed tells of the pod.

@@ -190,6 +190,7 @@ func TestLateAnnotation(t *testing.T) {
 	t.Parallel()
 	n, b := newBreakable(t)
 	n.pod("a")
+	n.options.Closed = true // the status is "pending" first
 	var requests atomic.Int32
 	n.options.Proxy.Observe = func(e zds.Event) {
 		if e.Request.Workload.UID == "a" {
@@ -201,13 +202,14 @@ func TestLateAnnotation(t *testing.T) {
 	n.proxy()
 	n.feed <- told(object("a"))
 	n.awaitSelection(a, "a")
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	asked, edited := requests.Load(), b.updates.Load()
-	for _, status := range []string{"pending", "", "enabled"} {
+	for _, status := range []string{"pending", "enabled"} {
 		late := object("a")
 		late.Annotations = map[string]string{"ambient.istio.io/redirection": status}
 		n.tellAndAwait(a, looks, told(late))
 	}
-	if got := n.statusesOf("a"); !slices.Equal(got, []ambient.Status{ambient.StatusEnabled}) || requests.Load() != asked {
+	if got := n.statusesOf("a"); !slices.Equal(got, []ambient.Status{ambient.StatusPending, ambient.StatusEnabled}) || requests.Load() != asked {
 		t.Errorf("statuses %q, and %d requests more to the proxy, want nothing more", got, requests.Load()-asked)
 	}
 	if again := b.updates.Load() - edited; again > 0 || edited == 0 {

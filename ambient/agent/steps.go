@@ -26,7 +26,7 @@ func (w *worker) take(ctx context.Context, alert <-chan struct{}, step ambient.S
 	case ambient.StepWithdraw:
 		return w.withdraw(ctx, alert)
 	case ambient.StepPending, ambient.StepEnabled, ambient.StepClear:
-		w.agent.options.Annotator.Annotate(w.pod.Pod, w.seen.After(step).Status)
+		w.annotate(w.seen.After(step).Status)
 		return nil
 	case ambient.StepClose:
 		return w.close()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
@@ -50,6 +51,7 @@ type worker struct {
 
 	// The rest is the worker's goroutine's.
 	pod        ambient.Pod
+	annotation roster.Annotation
 	event      *event   // the last one
 	waiting    []*event // with this namespace, until the pod is as wanted
 	namespace  *interception.Netns
@@ -396,7 +398,7 @@ func (w *worker) doubt(wanted ambient.Wanted, step ambient.Step) {
 	lacks := step == ambient.StepOpen || step == ambient.StepEnter || step == ambient.StepApply
 	if wanted.Enrolled && !wanted.Kept && lacks && w.seen.Status == ambient.StatusEnabled {
 		w.seen.Status = ambient.StatusPending
-		w.agent.options.Annotator.Annotate(w.pod.Pod, w.seen.Status)
+		w.annotate(w.seen.Status)
 	}
 }
 

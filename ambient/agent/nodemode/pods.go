@@ -12,6 +12,7 @@ import (
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
@@ -35,16 +36,16 @@ type entry struct {
 	handed []handed // is not taken yet, oldest first
 	state  agent.Pod
 
-	pod      ambient.Pod
-	known    bool     // the feed has told of the pod once
-	sandbox  *event   // the last one that the plugin has handed over and that has not ended
-	waiting  []*event // until the pod is as wanted
-	ended    *ended   // the last sandbox, unless another one is known
-	seen     ambient.Seen
-	warnings []interception.Warning
-	began    time.Time // when the agent could begin to enrol the pod
-	counted  bool
-	failures upkeep.Series
+	pod        ambient.Pod
+	annotation roster.Annotation
+	sandbox    *event   // the last one that the plugin has handed over and that has not ended
+	waiting    []*event // until the pod is as wanted
+	ended      *ended   // the last sandbox, unless another one is known
+	seen       ambient.Seen
+	warnings   []interception.Warning
+	began      time.Time // when the agent could begin to enrol the pod
+	counted    bool
+	failures   upkeep.Series
 }
 
 // ended is a sandbox that has ended.
@@ -60,13 +61,18 @@ func newEntry(uid string) *entry {
 	}
 }
 
-// know takes over what the feed tells of the pod. What the status annotation says counts only once:
-// the agent's own writes may come back late.
+// know takes over what the feed tells of the pod.
 func (e *entry) know(pod ambient.Pod, annotation string) {
-	if !e.known {
-		e.seen.Status = ambient.Status(pod.Annotations[annotation])
+	if status := ambient.Status(pod.Annotations[annotation]); e.annotation.Tell(status) {
+		e.seen.Status = status
 	}
-	e.pod, e.known = pod, true
+	e.pod = pod
+}
+
+// annotate hands a pod's status over to be written.
+func (a *Agent) annotate(e *entry, status ambient.Status) {
+	e.annotation.Write(status)
+	a.options.Annotator.Annotate(e.pod.Pod, status)
 }
 
 // addresses returns the pod's. The plugin knows them before the API server does.
@@ -213,7 +219,7 @@ func (a *Agent) step(ctx context.Context, e *entry, step ambient.Step) error {
 	case ambient.StepLeave:
 		return a.leave(ctx, e)
 	case ambient.StepPending, ambient.StepEnabled, ambient.StepClear:
-		a.options.Annotator.Annotate(e.pod.Pod, e.seen.After(step).Status)
+		a.annotate(e, e.seen.After(step).Status)
 	}
 	return nil
 }
@@ -313,7 +319,7 @@ func (a *Agent) otherPod(e *entry, address netip.Addr) string {
 func (a *Agent) failed(ctx context.Context, e *entry, wanted ambient.Wanted, step ambient.Step, err error) {
 	if ctx.Err() == nil && wanted.Enrolled && step == ambient.StepEnter && e.seen.Status == ambient.StatusEnabled {
 		e.seen.Status = ambient.StatusPending
-		a.options.Annotator.Annotate(e.pod.Pod, e.seen.Status)
+		a.annotate(e, e.seen.Status)
 	}
 	a.publish(e, wanted, step, err)
 	a.later(e, e.failures.Next(time.Now()))
