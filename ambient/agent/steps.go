@@ -265,11 +265,12 @@ func (w *worker) withdraw(ctx context.Context, alert <-chan struct{}) error {
 	if !w.set {
 		return nil
 	}
+	w.told = false // also if news ends the wait
 	w.agent.server.Delete(w.uid)
 	if err := w.await(ctx, alert); err != nil {
 		return err
 	}
-	w.set, w.told = false, false
+	w.set = false
 	return nil
 }
 
