@@ -58,13 +58,21 @@ func TestAmbientMemory(t *testing.T) {
 // awaitAnnotated waits until a number of the namespace's pods are enrolled.
 func (a *ambientScenario) awaitAnnotated(want int) {
 	a.t.Helper()
+	var statuses []string
+	defer func() {
+		if a.t.Failed() {
+			a.t.Logf("the pods' statuses: %q", statuses)
+		}
+	}()
 	a.AwaitFor(5*time.Minute, fmt.Sprintf("%d enrolled pods", want), func(ctx context.Context) (bool, error) {
 		pods, err := a.Cluster.Client.CoreV1().Pods(a.Namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
 		}
+		statuses = nil
 		enrolled := 0
 		for _, pod := range pods.Items {
+			statuses = append(statuses, pod.Annotations[redirection])
 			if pod.Annotations[redirection] == "enabled" {
 				enrolled++
 			}

@@ -31,8 +31,9 @@ type Scenario struct {
 	// Namespace is the scenario's own namespace.
 	Namespace string
 
-	t     *testing.T
-	names atomic.Int64 // for pods that need a new one
+	t       *testing.T
+	names   atomic.Int64 // for pods that need a new one
+	written bool         // the cluster's state is written down
 }
 
 // Begin begins a scenario, in a namespace of its own, with the product installed by the chart's own
@@ -66,16 +67,28 @@ func (s *Scenario) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	if s.t.Failed() {
-		name := filepath.Join(s.Cluster.Logs(), s.Namespace+".yaml")
-		if err := os.WriteFile(name, s.objects(ctx), 0o644); err != nil {
-			s.t.Log(err)
-		}
-		s.t.Logf("the cluster's objects and events: %s", name)
+		s.writeDown(ctx)
 	}
 	err := s.client().CoreV1().Namespaces().Delete(ctx, s.Namespace, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		s.t.Error(err)
 	}
+}
+
+// writeDown writes down the cluster's state once: a wait that fails does so before the cleanup
+// changes what it was about.
+func (s *Scenario) writeDown(ctx context.Context) {
+	if s.written {
+		return
+	}
+	s.written = true
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	name := filepath.Join(s.Cluster.Logs(), s.Namespace+".yaml")
+	if err := os.WriteFile(name, s.objects(ctx), 0o644); err != nil {
+		s.t.Log(err)
+	}
+	s.t.Logf("the cluster's objects and events: %s", name)
 }
 
 func (s *Scenario) objects(ctx context.Context) []byte {
@@ -120,6 +133,7 @@ func (s *Scenario) AwaitFor(limit time.Duration, what string, condition func(con
 		return condition(ctx)
 	})
 	if err != nil {
+		s.writeDown(s.t.Context())
 		s.t.Fatalf("wait for %s: %v", what, err)
 	}
 }
