@@ -70,7 +70,8 @@ func (h hook) change(to hook) (removed, added []string, after hook) {
 			continue
 		}
 		at := after.place(wanted, i, kept)
-		if at == len(after.rules) {
+		// Not all rules of the hook may be known: the first ones go in by their number.
+		if at == len(after.rules) && !r.first {
 			added = append(added, "-A "+h.name+" "+r.text)
 		} else {
 			added = append(added, fmt.Sprintf("-I %s %d %s", h.name, at+1, r.text))

@@ -13,8 +13,10 @@
 // family. Its text makes the owner's chains, so it fails, and changes nothing, if they already
 // exist. Otherwise Apply lists the rules with iptables-save, refills chains that differ, adds
 // missing jumps, and removes what the plan lacks. If nothing differs, it starts no other program.
-// It finds out without a program whether there is anything to list: from /proc/net/ip_tables_names,
-// ip6_tables_names, and the names of nf_tables' chains.
+// It finds out without a program whether there is anything to list: from the kernel's chains of
+// nf_tables, and from the tables of iptables-legacy. Beside many rules of other programs,
+// iptables-restore gets a text that changes nothing and lists the owner's chains alone ("-S"); if
+// the kernel counts other uses of these chains, iptables-save lists everything.
 //
 // # Updates
 //

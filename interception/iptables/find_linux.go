@@ -3,6 +3,7 @@
 package iptables
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,21 +21,22 @@ import (
 
 // findings are what a namespace shows without a program being started.
 type findings struct {
-	nfTables bool // whether the kernel has them
-	legacy   map[interception.Family]bool
-	nft      map[interception.Family][]string // names of chains
+	nfTables bool                             // whether the kernel has them
+	legacy   map[interception.Family][]string // the names of tables
+	nft      map[interception.Family][]kernelChain
+	entries  map[interception.Family][]kernelChain // those of legacy tables, as far as they are known
 }
 
 // find finds out which flavours' tables a namespace has. Unreadable files matter only to Legacy.
 func find(in *os.File, flavour Flavour) (findings, error) {
-	f := findings{legacy: map[interception.Family]bool{}, nft: map[interception.Family][]string{}}
+	f := findings{legacy: map[interception.Family][]string{}, nft: map[interception.Family][]kernelChain{}}
 	listings := map[interception.Family]string{
 		interception.IPv4: "/proc/thread-self/net/ip_tables_names", interception.IPv6: "/proc/thread-self/net/ip6_tables_names",
 	}
 	for _, family := range families() {
 		err := namespace.Run(in, func() error {
 			names, err := os.ReadFile(listings[family])
-			f.legacy[family] = len(names) > 0
+			f.legacy[family] = legacyTables(names)
 			return err
 		})
 		// The kernel gives the file to the root of the user namespace when the network namespace is
@@ -56,21 +58,21 @@ func find(in *os.File, flavour Flavour) (findings, error) {
 	}
 	defer func() { _ = socket.Close() }()
 	for _, family := range families() {
-		names, err := chainNames(socket, family)
+		chains, err := nftChains(socket, family)
 		if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) { // nfnetlink knows no subsystem nf_tables
 			return f, nil
 		}
 		if err != nil {
 			return findings{}, fmt.Errorf("look for tables of iptables-nft: %w", err)
 		}
-		f.nft[family] = names
+		f.nft[family] = chains
 	}
 	f.nfTables = true
 	return f, nil
 }
 
-// chainNames returns the names of nf_tables' chains of a family, those of iptables-nft among them.
-func chainNames(socket *nfnetlink.Socket, family interception.Family) ([]string, error) {
+// nftChains returns nf_tables' chains of a family, those of iptables-nft among them.
+func nftChains(socket *nfnetlink.Socket, family interception.Family) ([]kernelChain, error) {
 	protocol := uint8(unix.NFPROTO_IPV4)
 	if family == interception.IPv6 {
 		protocol = unix.NFPROTO_IPV6
@@ -79,30 +81,61 @@ func chainNames(socket *nfnetlink.Socket, family interception.Family) ([]string,
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, m := range messages {
+	chains := make([]kernelChain, len(messages))
+	for i, m := range messages {
+		c := &chains[i]
 		err := nfnetlink.Decode(m, func(d *netlink.AttributeDecoder) {
-			if d.Type() == unix.NFTA_CHAIN_NAME {
-				names = append(names, d.String())
+			switch d.Type() {
+			case unix.NFTA_CHAIN_TABLE:
+				c.table = d.String()
+			case unix.NFTA_CHAIN_NAME:
+				c.name = d.String()
+			case unix.NFTA_CHAIN_HOOK:
+				c.base = true
+			case unix.NFTA_CHAIN_USE:
+				if uses := d.Bytes(); len(uses) == 4 {
+					c.uses = int(binary.BigEndian.Uint32(uses))
+				}
 			}
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	return names, nil
+	return chains, nil
 }
 
-// mayOwn reports whether the owner may have a chain. For Legacy only a program can find out.
-func (f findings) mayOwn(t tool, prefix string) bool {
-	if t.flavour == Legacy {
-		return f.legacy[t.family]
+// lookIntoLegacy reads the chains of legacy tables where this process can. The others are for the
+// programs.
+func (f *findings) lookIntoLegacy(in *os.File) {
+	f.entries = map[interception.Family][]kernelChain{}
+	for family, tables := range f.legacy {
+		if chains, err := legacyChains(in, family, tables); err == nil {
+			f.entries[family] = chains
+		}
 	}
-	return slices.ContainsFunc(f.nft[t.family], func(name string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+// chains returns the chains of a tool, false if only a program can find them out.
+func (f findings) chains(t tool) (chains []kernelChain, known bool) {
+	if t.flavour == Legacy {
+		chains, known = f.entries[t.family]
+		return chains, known
+	}
+	return f.nft[t.family], true
+}
+
+// mayOwn reports whether the owner may have a chain.
+func (f findings) mayOwn(t tool, prefix string) bool {
+	chains, known := f.chains(t)
+	if !known {
+		return len(f.legacy[t.family]) > 0
+	}
+	return slices.ContainsFunc(chains, func(c kernelChain) bool { return strings.HasPrefix(c.name, prefix) })
 }
 
 func (f findings) has(flavour Flavour) bool {
 	return slices.ContainsFunc(families(), func(family interception.Family) bool {
-		return flavour == Legacy && f.legacy[family] || flavour == NFT && len(f.nft[family]) > 0
+		return flavour == Legacy && len(f.legacy[family]) > 0 || flavour == NFT && len(f.nft[family]) > 0
 	})
 }

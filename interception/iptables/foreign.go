@@ -59,7 +59,7 @@ func base(f *interception.ForeignChain, kind interception.TableKind, c listedCha
 func (t listedTable) foreignRules(c listedChain, family interception.Family, prefix string) []interception.Rule {
 	var rules []interception.Rule
 	for _, listed := range c.rules {
-		if strings.HasPrefix(jumpTarget(listed.words), prefix) {
+		if listed.leadsTo(prefix) {
 			continue
 		}
 		rules = append(rules, t.foreignRule(listed, family, prefix))
@@ -69,7 +69,7 @@ func (t listedTable) foreignRules(c listedChain, family interception.Family, pre
 
 // foreignRule returns a rule of another program.
 func (t listedTable) foreignRule(listed listedRule, family interception.Family, prefix string) interception.Rule {
-	words, comment := withoutComment(listed.words)
+	words, comment := withoutComment(listed.words())
 	id, _, why, _ := lower.ParseComment(comment)
 	r := interception.Rule{ID: id, Match: interception.Match{Family: family}, Why: why}
 	target := jumpTarget(words)

@@ -143,7 +143,7 @@ func (t listedTable) without(names map[string]bool) (lines []string) {
 			continue
 		}
 		for _, r := range c.rules {
-			if names[jumpTarget(r.words)] {
+			if names[jumpTarget(r.words())] {
 				lines = append(lines, "-D "+c.name+" "+r.text)
 			}
 		}

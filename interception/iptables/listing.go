@@ -23,6 +23,7 @@ type listing struct {
 type listedTable struct {
 	name   string
 	chains []listedChain
+	last   int // the index of the chain that got a rule last: rules come chain by chain
 }
 
 // listedChain is a chain with its rules in order. The kernel's own chains have a policy.
@@ -33,11 +34,22 @@ type listedChain struct {
 	rules  []listedRule
 }
 
-// listedRule is a rule without its chain, as text and in words.
+// listedRule is a rule without its chain.
 type listedRule struct {
 	text   string
-	words  []string
 	insert bool // goes ahead of the existing rules
+}
+
+// words returns the rule's words. The parser has refused rules that cannot be split.
+func (r listedRule) words() []string {
+	words, _ := splitWords(r.text)
+	return words
+}
+
+// leadsTo reports whether the rule leads to a chain whose name begins so. It splits few of many
+// rules into words: a name without blanks stands in the text as it is, unless quotes are in it.
+func (r listedRule) leadsTo(prefix string) bool {
+	return (strings.Contains(r.text, prefix) || strings.Contains(r.text, `"`)) && strings.HasPrefix(jumpTarget(r.words()), prefix)
 }
 
 // parseListing parses iptables-save's output, with or without counters, and package render's texts.
@@ -105,17 +117,31 @@ func (t *listedTable) line(line string) error {
 
 // rule adds a rule to a chain. Texts for iptables-restore do not declare the kernel's chains.
 func (t *listedTable) rule(chain, text string, insert bool) error {
-	words, err := splitWords(text)
-	if err != nil {
-		return err
+	if strings.Contains(text, `"`) { // a line without quotes can always be split
+		if _, err := splitWords(text); err != nil {
+			return err
+		}
 	}
-	i := slices.IndexFunc(t.chains, func(c listedChain) bool { return c.name == chain })
-	if i < 0 {
-		i = len(t.chains)
+	if t.last >= len(t.chains) || t.chains[t.last].name != chain {
+		t.last = slices.IndexFunc(t.chains, func(c listedChain) bool { return c.name == chain })
+	}
+	if t.last < 0 {
+		t.last = len(t.chains)
 		t.chains = append(t.chains, listedChain{name: chain, kernel: true})
 	}
-	t.chains[i].rules = append(t.chains[i].rules, listedRule{text, words, insert})
+	t.chains[t.last].rules = append(t.chains[t.last].rules, listedRule{text, insert})
 	return nil
+}
+
+// kernelChains returns the chains of all tables.
+func (l listing) kernelChains() []kernelChain {
+	var chains []kernelChain
+	for _, t := range l.tables {
+		for _, c := range t.chains {
+			chains = append(chains, kernelChain{table: t.name, name: c.name, base: c.kernel})
+		}
+	}
+	return chains
 }
 
 // kindOf returns the table of a name; false for tables that no plan has, such as security.

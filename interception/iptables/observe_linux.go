@@ -43,7 +43,7 @@ func (a *ownedRules) foreign(ctx context.Context) ([]interception.ForeignChain, 
 	}
 	var chains []interception.ForeignChain
 	for _, t := range everyTool(a.s.flavour) {
-		if t.flavour == Legacy && !found.legacy[t.family] || t.flavour == NFT && len(found.nft[t.family]) == 0 {
+		if t.flavour == Legacy && len(found.legacy[t.family]) == 0 || t.flavour == NFT && len(found.nft[t.family]) == 0 {
 			continue
 		}
 		l, err := a.tools.list(ctx, t)

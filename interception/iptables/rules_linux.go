@@ -56,12 +56,16 @@ func (a *ownedRules) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	found.lookIntoLegacy(a.ns.File())
 	a.s = standing{rules: map[tool]ruleset{}}
 	for _, t := range everyTool(NFT) {
 		if !found.mayOwn(t, a.prefix) {
+			if chains, known := found.chains(t); known && t.flavour == Legacy {
+				a.s.shared = errors.Join(a.s.shared, a.sharedProtocol(chains))
+			}
 			continue
 		}
-		err := a.read(ctx, t)
+		err := a.read(ctx, t, found)
 		if t.flavour == Legacy && a.options.Flavour != Legacy && errors.Is(err, errMissing) {
 			continue // another installation of iptables made these tables
 		}
@@ -78,27 +82,36 @@ func (a *ownedRules) look(ctx context.Context) error {
 }
 
 // read lists what the owner has in the kernel of a tool.
-func (a *ownedRules) read(ctx context.Context, t tool) error {
-	listing, err := a.tools.list(ctx, t)
-	if err != nil {
-		return err
+func (a *ownedRules) read(ctx context.Context, t tool, found findings) error {
+	chains, _ := found.chains(t)
+	listing, ok := listing{}, false
+	if crowded(chains, a.prefix) {
+		listing, ok = a.tools.listOwned(ctx, t, ask(chains, a.prefix), a.prefix)
+	}
+	if !ok {
+		var err error
+		if listing, err = a.tools.list(ctx, t); err != nil {
+			return err
+		}
+		chains = listing.kernelChains()
 	}
 	a.s.rules[t] = listing.owned(a.prefix)
-	a.s.shared = errors.Join(a.s.shared, a.sharedProtocol(listing))
+	a.s.shared = errors.Join(a.s.shared, a.sharedProtocol(chains))
 	return nil
 }
 
 // sharedProtocol returns an error if another owner with the same protocol number has a chain.
-func (a *ownedRules) sharedProtocol(l listing) error {
+func (a *ownedRules) sharedProtocol(chains []kernelChain) error {
 	own := a.backend.Protocols.Owner(a.plan.Owner)
-	for _, t := range l.tables {
-		for _, c := range t.chains {
-			head, _, ok := strings.Cut(c.name, "_")
-			other := a.backend.Protocols.Owner(interception.Owner(strings.ToLower(head)))
-			if ok && !c.kernel && other.Name != own.Name && other.Name.Validate() == nil && other.Protocol == own.Protocol {
-				return fmt.Errorf("chain %s is there, and its owner %s has the same protocol number %d as %s: set one of them in Options.Protocols",
-					c.name, other.Name, other.Protocol, own.Name)
-			}
+	for _, c := range chains {
+		head, _, ok := strings.Cut(c.name, "_")
+		if _, ofIPTables := kindOf(c.table); !ok || c.base || !ofIPTables {
+			continue
+		}
+		other := a.backend.Protocols.Owner(interception.Owner(strings.ToLower(head)))
+		if other.Name != own.Name && other.Name.Validate() == nil && other.Protocol == own.Protocol {
+			return fmt.Errorf("chain %s is there, and its owner %s has the same protocol number %d as %s: set one of them in Options.Protocols",
+				c.name, other.Name, other.Protocol, own.Name)
 		}
 	}
 	return nil

@@ -66,7 +66,7 @@ func (t *table) take(c listedChain, prefix string) {
 	case c.kernel:
 		h := hook{name: c.name}
 		for i, r := range c.rules {
-			h.rules = append(h.rules, hookRule{text: r.text, owned: strings.HasPrefix(jumpTarget(r.words), prefix), first: r.insert, place: i + 1})
+			h.rules = append(h.rules, hookRule{text: r.text, owned: r.leadsTo(prefix), first: r.insert, place: i + 1})
 		}
 		t.hooks = append(t.hooks, h)
 	case strings.HasPrefix(c.name, prefix):
@@ -77,7 +77,7 @@ func (t *table) take(c listedChain, prefix string) {
 		t.chains = append(t.chains, own)
 	default:
 		for _, r := range c.rules {
-			if strings.HasPrefix(jumpTarget(r.words), prefix) {
+			if r.leadsTo(prefix) {
 				t.strangers = append(t.strangers, "-A "+c.name+" "+r.text)
 			}
 		}

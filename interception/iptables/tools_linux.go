@@ -89,6 +89,16 @@ func (t *tools) list(ctx context.Context, which tool) (listing, error) {
 	return l, nil
 }
 
+// listOwned lists an owner's chains, and the kernel's own in the same tables, however many others
+// there are. It returns false when only a listing of everything can tell.
+func (t *tools) listOwned(ctx context.Context, which tool, q question, prefix string) (listing, bool) {
+	_, out, err := t.restore(ctx, which, strings.Join(q.lines, "\n")+"\n")
+	if err != nil {
+		return listing{}, false
+	}
+	return q.listing(string(out.Stdout), prefix)
+}
+
 // searchPath is where programs look for others, such as modprobe.
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
