@@ -181,3 +181,58 @@ func TestFirstBesideOthers(t *testing.T) {
 		}
 	})
 }
+
+// TestCrowdedUndo fails Remove after each of its commits, some of which leave a table, or a family,
+// without chains of the owner: each jump is back between the rules of others where it was.
+func TestCrowdedUndo(t *testing.T) {
+	t.Parallel()
+	plan := build(t, "mesh-test", func(b *interception.Builder) {
+		b.Mangle("a").Entry(interception.Output, interception.Match{}, "among others")
+		b.NAT("a").Entry(interception.Output, interception.Match{}, "among others")
+	})
+	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
+		t.Helper()
+		ns := newCrowdedPod(t, flavour)
+		others := func(port int) {
+			for _, table := range []string{"mangle", "nat"} {
+				ns.load(t, flavour, fmt.Sprintf("*%s\n-A OUTPUT -p tcp -m tcp --dport %d -j RETURN\nCOMMIT\n", table, port))
+			}
+		}
+		others(1)
+		if err := dataplane(t, iptables.Options{Flavour: flavour}).Apply(t.Context(), ns.Netns, plan); err != nil {
+			t.Fatal(err)
+		}
+		others(2)
+		before := ns.rules(t)
+		for commits := 0; ; commits++ {
+			failing := &failedOnce{commits: commits}
+			err := dataplane(t, iptables.Options{Flavour: flavour, Runner: failing}).Remove(t.Context(), ns.Netns, plan.Owner)
+			if !failing.failed {
+				if err != nil || commits < 2 {
+					t.Errorf("after %d commits: %v", commits, err)
+				}
+				return
+			}
+			if diff := cmp.Diff(before, ns.rules(t)); diff != "" || err == nil {
+				t.Fatalf("after %d commits: %v (-before +after):\n%s", commits, err, diff)
+			}
+		}
+	})
+}
+
+// failedOnce fails the first program that changes something, after a number of commits.
+type failedOnce struct {
+	commits int
+	failed  bool
+}
+
+// Run is [iptables.Runner.Run].
+func (f *failedOnce) Run(ctx context.Context, command iptables.Command) (iptables.Output, error) {
+	if f.failed || lists(command) {
+		return iptables.DefaultRunner().Run(ctx, command)
+	}
+	one := &cut{commits: f.commits}
+	out, err := one.Run(ctx, command)
+	f.commits, f.failed = one.commits, one.killed
+	return out, err
+}

@@ -57,9 +57,11 @@ func (a *ownedRules) look(ctx context.Context) error {
 		return err
 	}
 	found.lookIntoLegacy(a.ns.File())
+	former := a.s.rules
 	a.s = standing{rules: map[tool]ruleset{}}
 	for _, t := range everyTool(NFT) {
-		if !found.mayOwn(t, a.prefix) {
+		// Hooks that the owner's jumps were in a moment ago tell where they go back to.
+		if !found.mayOwn(t, a.prefix) && former[t].isEmpty() {
 			if chains, known := found.chains(t); known && t.flavour == Legacy {
 				a.s.shared = errors.Join(a.s.shared, a.sharedProtocol(chains))
 			}
