@@ -25,12 +25,14 @@ var setSizes = []int{10, 1000, 10000}
 
 // The forms that are compared.
 const (
-	noRules   = "no rules"
-	tracked   = "connection tracking alone" // as on each node with kube-proxy
-	notMeshed = "not meshed, node-level"
-	inPod     = "in-pod, REDIRECT"
-	overVeth  = "node-level, veth"
-	overVXLAN = "node-level, VXLAN"
+	noRules = "no rules"
+	tracked = "connection tracking alone"
+	// translated is what each node with kube-proxy or a bridge network has in any case.
+	translated = "tracking and translation alone"
+	notMeshed  = "not meshed, node-level"
+	inPod      = "in-pod, REDIRECT"
+	overVeth   = "node-level, veth"
+	overVXLAN  = "node-level, VXLAN"
 )
 
 // BenchmarkCapture compares what capture costs a connection, a packet and a stream of a pod between
@@ -47,7 +49,7 @@ func BenchmarkCapture(b *testing.B) {
 			c.add(captured(b, backend, way, size)...)
 		}
 	}
-	c.add(unruled(b), trackedOnly(b, backend))
+	c.add(unruled(b), trackedOnly(b, backend), translatedOnly(b, backend))
 	order := slices.Clone(c.ways)
 	for range captureTurns {
 		for _, way := range order {
@@ -116,11 +118,12 @@ func (c *comparison) table() string {
 		row := []string{way.name}
 		for _, quantity := range quantities() {
 			median := middle(slices.Clone(c.times[way.name][quantity]))
-			row = append(row, fmt.Sprintf("%.1f (%.2f %.2f)", median, c.ratio(way.name, noRules, quantity), c.ratio(way.name, tracked, quantity)))
+			row = append(row, fmt.Sprintf("%.1f (%.2f %.2f %.2f)", median,
+				c.ratio(way.name, noRules, quantity), c.ratio(way.name, tracked, quantity), c.ratio(way.name, translated, quantity)))
 		}
 		rows = append(rows, row)
 	}
-	return aligned(rows) + "(in brackets: times that without rules, and times that with connection tracking alone)\n"
+	return aligned(rows) + "(in brackets: times that without rules, that with connection tracking alone, and that with tracking and translation alone)\n"
 }
 
 // aligned returns rows of a table in columns.
@@ -147,6 +150,7 @@ func (c *comparison) enforce() {
 		}
 		c.limit(sized(notMeshed, most), noRules, quantity, mostOutside)
 		c.limit(sized(notMeshed, most), tracked, quantity, mostOutside)
+		c.limit(sized(notMeshed, most), translated, quantity, mostOutside)
 	}
 }
 

@@ -29,20 +29,43 @@ func unruled(b *testing.B) journey {
 	return newJourney(b, noRules, both[0].NewPod("0002", interception.IPv4), both[1].NewPod("0003", interception.IPv4))
 }
 
-// trackedOnly is the way from a node that tracks connections, as the rules of kube-proxy make it.
+// trackedOnly is the way from a node that tracks connections, and none of whose rules asks more.
 func trackedOnly(b *testing.B, backend hostBackend) journey {
 	b.Helper()
-	both := nodes.New(b)
-	plan, err := interception.Build("test-others", func(b *interception.Builder) {
-		filter := b.Filter("filter")
-		filter.Entry(interception.Forward, interception.Match{}, "what is forwarded")
-		filter.Do("invalid", interception.Match{State: interception.Is(interception.StateInvalid)}, interception.Drop{}, "of no connection")
+	return besideOthers(b, backend, tracked, filterInvalid)
+}
+
+// translatedOnly is the way from a node that tracks connections and may translate them, as
+// kube-proxy's does.
+func translatedOnly(b *testing.B, backend hostBackend) journey {
+	b.Helper()
+	return besideOthers(b, backend, translated, func(b *interception.Builder) {
+		filterInvalid(b)
+		for _, hook := range []interception.Hook{interception.Prerouting, interception.Postrouting} {
+			nat := b.NAT(interception.ChainName(hook.String()))
+			nat.Entry(hook, interception.Match{}, "translations")
+			service := interception.Match{Dst: interception.Is(interception.Prefixes(netip.MustParsePrefix("10.96.0.0/16")))}
+			nat.Do(interception.RuleID(hook.String()), service, interception.Accept{}, "the addresses of services")
+		}
 	})
+}
+
+func filterInvalid(b *interception.Builder) {
+	filter := b.Filter("filter")
+	filter.Entry(interception.Forward, interception.Match{}, "what is forwarded")
+	filter.Do("invalid", interception.Match{State: interception.Is(interception.StateInvalid)}, interception.Drop{}, "of no connection")
+}
+
+// besideOthers is the way from a node that has rules of other programs alone.
+func besideOthers(b *testing.B, backend hostBackend, name string, rules func(*interception.Builder)) journey {
+	b.Helper()
+	both := nodes.New(b)
+	plan, err := interception.Build("test-others", rules)
 	if err != nil {
 		b.Fatal(err)
 	}
 	install(b, backend, both[0].Host.Netns, plan)
-	return newJourney(b, tracked, both[0].NewPod("0002", interception.IPv4), both[1].NewPod("0003", interception.IPv4))
+	return newJourney(b, name, both[0].NewPod("0002", interception.IPv4), both[1].NewPod("0003", interception.IPv4))
 }
 
 // captured are the ways from a node that captures for a proxy in a pod of its own: of a pod of the
