@@ -176,6 +176,7 @@ func (p nodePlanner) network(to proxyNumbers) {
 // The reasons for the routes and the rules that choose them.
 const (
 	whyToProxy = "captured connections go to the proxy"
+	whyProxied = "what the proxy sends is not captured again"
 	whyReplies = "replies go to the proxy that asked in the name of others"
 )
 

@@ -21,23 +21,69 @@ func original(mark interception.MarkBits) interception.Match {
 	return interception.Match{ConnMark: interception.Is(mark), Direction: interception.DirectionOriginal}
 }
 
+// The jumps let those packets alone into the chains that a rule there can match: the first ones of
+// TCP connections, those of connections with a mark, and those that come by a wire. The first
+// packet decides whether a connection gets a mark. Without one it is not captured, also if its pod
+// becomes a member of the set later, so that its further packets need no rule. An ICMP error has
+// the mark of the connection that it is about, and a packet of no connection has none.
+
+// marked narrows a jump to the packets of connections that have one of these marks, of whatever
+// generation.
+func (p nodePlanner) marked(hook interception.Match, marks ...interception.MarkBits) interception.Match {
+	var none interception.MarkBits
+	for _, mark := range marks {
+		none.Mask |= mark.Value
+	}
+	hook.ConnMark = interception.Not(none)
+	return hook
+}
+
 // capture writes the rules about what the proxies and meshed pods send.
 func (p nodePlanner) capture() {
-	c := p.builder.Mangle("capture")
-	c.Entry(interception.Prerouting, p.hooked(interception.L4{}), "what pods and the proxy send")
 	if !p.IsZero() {
-		for _, of := range p.proxies {
-			opens := interception.Match{
-				In: interception.Is(interception.Interfaces(of.InboundWire.Node, of.OutboundWire.Node)),
-				L4: interception.TCP(), Direction: interception.DirectionOriginal,
-			}
-			c.Do(interception.RuleID(of.wireID("proxy.opens")), opens, interception.SetConnMark{Mark: of.Opened},
-				"the proxy opens connections in the name of others")
+		p.proxied()
+	}
+	c := p.builder.Mangle("capture")
+	c.Entry(interception.Prerouting, p.hooked(opening()), "connections that pods open")
+	if !p.IsZero() {
+		c.Do("outbound.wire", interception.Match{In: p.wires}, interception.Return{}, whyProxied)
+	}
+	if p.Former.ProxyLink != "" {
+		c.Do("outbound.former", p.Former.fromProxy(), interception.Return{}, whyFormer)
+	}
+	for _, family := range families(p.facts) {
+		c.Do(id("outbound.open", family), interception.Match{SrcSet: interception.Is(p.meshed[family]), L4: opening()},
+			interception.SetConnMark{Mark: p.proxies[0].Outbound.Mark}, "connections that meshed pods open are captured")
+	}
+	p.captured()
+}
+
+// proxied writes the rules about what the proxies send by their wires.
+func (p nodePlanner) proxied() {
+	c := p.builder.Mangle("proxied")
+	hook := p.hooked(interception.L4{})
+	hook.In = p.wires
+	c.Entry(interception.Prerouting, hook, "what the proxy sends")
+	for _, of := range p.proxies {
+		opens := interception.Match{
+			In: interception.Is(interception.Interfaces(of.InboundWire.Node, of.OutboundWire.Node)),
+			L4: interception.TCP(), Direction: interception.DirectionOriginal,
 		}
-		if skipped := p.Former.Skipped; !skipped.IsEmpty() {
-			c.Do("proxy.skipped", interception.Match{In: p.wires}, interception.SetMark{Mark: skipped}, "another program leaves it alone")
-		}
-		c.Do("proxy.passes", interception.Match{In: p.wires}, interception.Return{}, "what the proxy sends is not captured again")
+		c.Do(interception.RuleID(of.wireID("proxy.opens")), opens, interception.SetConnMark{Mark: of.Opened},
+			"the proxy opens connections in the name of others")
+	}
+	if skipped := p.Former.Skipped; !skipped.IsEmpty() {
+		c.Do("proxy.skipped", interception.Match{In: p.wires}, interception.SetMark{Mark: skipped}, "another program leaves it alone")
+	}
+}
+
+// captured writes the rules about the packets of connections that are known to be the mesh's.
+func (p nodePlanner) captured() {
+	c := p.builder.Mangle("captured")
+	hook := p.marked(p.hooked(interception.L4{}), p.Opened, p.Outbound.Mark)
+	c.Entry(interception.Prerouting, hook, "connections that were captured, or opened by the proxy")
+	if !p.IsZero() {
+		c.Do("proxy.passes", interception.Match{In: p.wires}, interception.Return{}, whyProxied)
 		for _, of := range p.proxies {
 			c.Do(interception.RuleID(of.wireID("proxy.answer")), interception.Match{ConnMark: interception.Is(of.Opened)},
 				interception.SetMark{Mark: of.Replies.Mark}, whyReplies)
@@ -45,10 +91,6 @@ func (p nodePlanner) capture() {
 	}
 	if p.Former.ProxyLink != "" {
 		c.Do("former.passes", p.Former.fromProxy(), interception.Return{}, whyFormer)
-	}
-	for _, family := range families(p.facts) {
-		c.Do(id("outbound.open", family), interception.Match{SrcSet: interception.Is(p.meshed[family]), L4: opening()},
-			interception.SetConnMark{Mark: p.proxies[0].Outbound.Mark}, "connections that meshed pods open are captured")
 	}
 	p.mark(c, "outbound.mark", func(n NodeNumbers) interception.MarkBits { return n.Outbound.Mark })
 }
@@ -81,9 +123,9 @@ func (p nodePlanner) own(family interception.Family) interception.PrefixSet {
 // translation.
 func (p nodePlanner) inbound() {
 	c := p.builder.Mangle("inbound")
-	c.EntryAt(interception.Prerouting, afterTranslation, p.hooked(interception.TCP()), "connections to meshed pods")
+	c.EntryAt(interception.Prerouting, afterTranslation, p.hooked(opening()), "connections to meshed pods")
 	if !p.IsZero() {
-		c.Do("inbound.wire", interception.Match{In: p.wires}, interception.Return{}, "what the proxy sends is not captured again")
+		c.Do("inbound.wire", interception.Match{In: p.wires}, interception.Return{}, whyProxied)
 	}
 	if p.Former.ProxyLink != "" {
 		c.Do("inbound.former", p.Former.fromProxy(), interception.Return{}, whyFormer)
@@ -99,6 +141,9 @@ func (p nodePlanner) inbound() {
 		c.Do(id("inbound.open", family), interception.Match{DstSet: interception.Is(p.meshed[family]), L4: opening()},
 			interception.SetConnMark{Mark: p.proxies[0].Inbound.Mark}, "connections to meshed pods are captured")
 	}
+	c = p.builder.Mangle("received")
+	hook := p.marked(p.hooked(interception.TCP()), p.Inbound.Mark)
+	c.EntryAt(interception.Prerouting, afterTranslation, hook, "captured connections to meshed pods")
 	p.mark(c, "inbound.mark", func(n NodeNumbers) interception.MarkBits { return n.Inbound.Mark })
 }
 
@@ -127,7 +172,8 @@ func (p nodePlanner) translations() {
 // guard writes the rules that let captured connections pass by their wires only.
 func (p nodePlanner) guard() {
 	c := p.builder.Filter("guard")
-	c.EntryAt(interception.Forward, nodeFirst, p.hooked(interception.L4{}), "captured connections")
+	ours := p.marked(p.hooked(interception.L4{}), p.Opened, p.Outbound.Mark, p.Inbound.Mark)
+	c.EntryAt(interception.Forward, nodeFirst, ours, "captured connections")
 	other := func(m interception.Match, than interception.Interface) interception.Match {
 		if !p.IsZero() {
 			m.Out = interception.Not(interception.Interfaces(than))

@@ -113,6 +113,7 @@ func TestNodeNeedsEachRule(t *testing.T) {
 		"errors":      true,                        // TestProxyLearnsOfErrors
 		"send.errors": true, "send.remember": true, // TestNodeCarriesMuch
 		"outbound.destination": true, "captured.source": true, "guard.captured": true,
+		"outbound.wire": true, // TestNodeKnowsWhoseProxyOpened
 	}
 	for space := range 2 {
 		for _, rule := range meshed().world(t).Namespaces[space].Plans[0].Rules() {
@@ -206,6 +207,36 @@ func (c *conversation) repeat(namespace, line string) (string, trace.Outcome) {
 		protocol = "tcp flags ack"
 	}
 	return c.line(namespace, protocol+" "+rest)
+}
+
+// TestNodeKnowsWhoseProxyOpened has the proxy of an odd generation open connections in the names of
+// others, while one of an even generation gets the new connections of pods: what answers goes to
+// the proxy that asked, and the connections do not count as captured.
+func TestNodeKnowsWhoseProxyOpened(t *testing.T) {
+	t.Parallel()
+	m := meshed()
+	m.proxy.Generation = 1
+	successor := NodeProxy{Addresses: []netip.Addr{netip.MustParseAddr("10.244.0.18"), netip.MustParseAddr("fd00:10:244::12")}, Namespace: "second"}
+	plan, err := NodePlan(successor, m.numbers, m.facts, "test-ambient", m.proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"tcp uid 0 gid 0 transparent 10.244.0.2:50000 > 198.51.100.7:443", "tcp uid 0 gid 0 transparent 198.51.100.7:50000 > 10.244.0.6:8080",
+		"tcp uid 0 gid 0 transparent 10.244.0.2:50000 > 10.244.0.6:8080",
+	} {
+		for _, line := range []string{line, sixth(line)} {
+			c := converse(t, m.world(t))
+			c.world.Namespaces[0].Plans[0] = plan
+			_, first := c.line("proxy", line)
+			if mark := c.flows["node"][0].Mark; mark != m.numbers.Opened.Value|m.numbers.Odd.Value {
+				t.Errorf("%s: the connection has the mark %#x\n%s", line, mark, first.Report())
+			}
+			if ends, answer := c.answer(first); ends != "proxy opener" {
+				t.Errorf("%s: the answer ends at %s\n%s", line, ends, answer.Report())
+			}
+		}
+	}
 }
 
 // TestNodeFailsClosed has a node without a proxy, one whose proxy lacks a family, and ones that

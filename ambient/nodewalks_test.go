@@ -75,8 +75,9 @@ func stages(j trace.Journey) string {
 const (
 	captures  = "outbound.open outbound.mark outbound.destination inbound.outbound guard.captured captured.source > proxy outbound.capture = outbound"
 	receives  = "inbound.open inbound.mark guard.captured captured.source > proxy inbound."
-	returns   = "proxy send.remember send.transparent > node proxy.passes inbound.wire guard.proxy > "
-	opens     = "proxy send.remember send.transparent > node proxy.opens proxy.passes inbound.wire guard.proxy > "
+	returns   = "proxy send.remember send.transparent > node proxy.passes guard.proxy > " // what a pod has opened
+	accepts   = "proxy send.remember send.transparent > node guard.proxy > "              // what was opened to a pod
+	opens     = "proxy send.remember send.transparent > node proxy.opens outbound.wire proxy.passes inbound.wire guard.proxy > "
 	toItsName = " > node proxy.answer guard.captured > proxy outbound.capture = opener"
 )
 
@@ -87,10 +88,10 @@ func packetWalks() map[string]struct{ from, packet, way, answer string } {
 		"outbound":  {"a", "tcp uid 0 gid 0 > 198.51.100.7:8080", "a > node " + captures, returns + "a = opener"},
 		"same node": {"a", "tcp uid 0 gid 0 > 10.244.0.6:8080", "a > node " + captures, returns + "a = opener"},
 		"inbound": {
-			"elsewhere", "tcp uid 0 gid 0 > 10.244.0.6:8080", "elsewhere > node " + receives + "capture = inbound", returns + "elsewhere = opener",
+			"elsewhere", "tcp uid 0 gid 0 > 10.244.0.6:8080", "elsewhere > node " + receives + "capture = inbound", accepts + "elsewhere = opener",
 		},
 		"across nodes, arriving": {
-			"elsewhere", "tcp uid 0 gid 0 > 10.244.0.6:15008", "elsewhere > node " + receives + "tunnel = tunnel", returns + "elsewhere = opener",
+			"elsewhere", "tcp uid 0 gid 0 > 10.244.0.6:15008", "elsewhere > node " + receives + "tunnel = tunnel", accepts + "elsewhere = opener",
 		},
 		"across nodes, leaving": {
 			"proxy", "tcp uid 0 gid 0 transparent 10.244.0.2:50000 > 198.51.100.7:15008", opens + "elsewhere = application", "elsewhere" + toItsName,
@@ -117,7 +118,7 @@ func packetWalks() map[string]struct{ from, packet, way, answer string } {
 		"outside the mesh, from": {"c", "tcp uid 0 gid 0 > 198.51.100.7:8080", "c > node > elsewhere = application", "elsewhere > node > c = opener"},
 		"outside the mesh, to":   {"elsewhere", "tcp uid 0 gid 0 > 10.244.0.10:8080", "elsewhere > node > c = application", "c > node > elsewhere = opener"},
 		"outside the mesh to a meshed pod": {
-			"c", "tcp uid 0 gid 0 > 10.244.0.2:8080", "c > node " + receives + "capture = inbound", returns + "c = opener",
+			"c", "tcp uid 0 gid 0 > 10.244.0.2:8080", "c > node " + receives + "capture = inbound", accepts + "c = opener",
 		},
 	}
 }
@@ -145,6 +146,35 @@ func TestPacketWalks(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestNodeAsksLittleOfOthers follows connections outside the mesh: after the first packet, none
+// enters a chain of the plan, and neither does what is not TCP and not a query.
+func TestNodeAsksLittleOfOthers(t *testing.T) {
+	t.Parallel()
+	world := withPods(meshed().world(t))
+	for _, line := range []string{
+		"tcp uid 0 gid 0 > 198.51.100.7:8080", "tcp uid 0 gid 0 > 10.244.0.1:10250", "udp uid 0 gid 0 > 198.51.100.7:8080", "icmp uid 0 gid 0 > 198.51.100.7:0",
+	} {
+		for _, line := range []string{line, sixth(line)} {
+			c := converse(t, world)
+			_, first := c.line("c", line)
+			c.answer(first)
+			asked(t, line+", the answer", c.journey)
+			c.repeat("c", line)
+			asked(t, line+", a further packet", c.journey)
+		}
+	}
+}
+
+// asked fails the test if a packet has entered a chain on the node.
+func asked(t *testing.T, name string, j trace.Journey) {
+	t.Helper()
+	for _, o := range j.Outcomes {
+		if o.Namespace == "node" && len(o.Path) > 0 {
+			t.Errorf("%s meets rules:\n%s", name, j.Report())
 		}
 	}
 }

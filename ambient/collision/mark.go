@@ -62,7 +62,20 @@ func planMarks(p *interception.Plan) (used marks) {
 			used.packet = append(used.packet, r.Mark)
 		}
 	}
-	return marks{widest(used.packet), widest(used.connection)}
+	return marks{widest(numbers(used.packet)), widest(numbers(used.connection))}
+}
+
+// numbers returns the marks but those that only stand for the absence of others, as in a condition
+// that no mark of the plan is set: such a sum is not a number that anyone has chosen. All of its
+// bits are those of the others, so nothing that clashes with it is missed.
+func numbers(all []interception.MarkBits) []interception.MarkBits {
+	var chosen interception.Mark
+	for _, m := range all {
+		if m.Value != 0 {
+			chosen |= m.Mask
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(m interception.MarkBits) bool { return m.Value == 0 && m.Mask&^chosen == 0 })
 }
 
 func widest(all []interception.MarkBits) []interception.MarkBits {
