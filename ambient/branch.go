@@ -71,7 +71,7 @@ func validateBranches(branches []Branch) error {
 		case pods[b.Pod]:
 			return fail("the pod is given twice")
 		case taken:
-			return fail("the link is also that of pod %s", other)
+			return fail("pod %s has the same link", other)
 		}
 		pods[b.Pod], links[at] = true, b.Pod
 	}

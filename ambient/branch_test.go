@@ -127,7 +127,7 @@ func TestBranchRefused(t *testing.T) {
 		"table 0 is not one of the pod's own":           change(func(b *Branch) { b.Table = 0 }),
 		"no priority precedes 1":                        change(func(b *Branch) { b.Priority = 1 }),
 		`pod 192.0.2.77 by link "vlan1a2b": the pod is`: {valid, valid},
-		"the link is also that of pod 192.0.2.77":       {valid, change(func(b *Branch) { b.Pod = b.Pod.Next() })[0]},
+		"pod 192.0.2.77 has the same link":              {valid, change(func(b *Branch) { b.Pod = b.Pod.Next() })[0]},
 	} {
 		if plan, err := HostPlan(IstioNumbers(), interception.Facts{}, "test-ambient", of...); !errors.Is(err, ErrBranch) || !strings.Contains(err.Error(), want) || plan != nil {
 			t.Errorf("%v, want an ErrBranch that says: %s", err, want)

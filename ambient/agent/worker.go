@@ -86,7 +86,7 @@ func newWorker(a *Agent, uid string) *worker {
 	return &worker{
 		agent: a, uid: uid, glances: make(chan struct{}, 1), came: make(chan struct{}, 1), alert: make(chan struct{}),
 		questions: make(chan question), retired: make(chan struct{}), state: Pod{UID: uid, Since: time.Now()},
-		failures: upkeep.Series{First: 50 * time.Millisecond, Most: 10 * time.Second, Calm: time.Minute},
+		failures: roster.Retries(),
 		looks:    upkeep.Series{First: time.Millisecond, Most: 250 * time.Millisecond, Calm: time.Minute},
 		losses:   upkeep.Series{First: time.Second, Most: time.Minute, Calm: 10 * time.Second},
 	}

@@ -57,7 +57,7 @@ type ended struct {
 func newEntry(uid string) *entry {
 	return &entry{
 		uid: uid, state: agent.Pod{UID: uid, Since: time.Now()},
-		failures: upkeep.Series{First: 50 * time.Millisecond, Most: 10 * time.Second, Calm: time.Minute},
+		failures: roster.Retries(),
 	}
 }
 
@@ -283,7 +283,7 @@ func (a *Agent) check(e *entry, addresses []netip.Addr) error {
 			return fmt.Errorf("%w: %s is an address of the node", ErrAddress, address)
 		}
 		if other := a.otherPod(e, address); other != "" {
-			return fmt.Errorf("%w: %s is also that of %s", ErrAddress, address, other)
+			return fmt.Errorf("%w: %s is also an address of %s", ErrAddress, address, other)
 		}
 	}
 	return nil

@@ -219,8 +219,8 @@ func TestBadAddresses(t *testing.T) {
 	gateway := n.places[web.UID].Addresses[0].Prev()
 	for text, addresses := range map[string][]netip.Addr{
 		gateway.String() + " is an address of the node": {gateway},
-		"is also that of the proxy":                     proxyPod.Addresses,
-		"is also that of pod shop/" + web.Name:          web.Addresses[:1],
+		"is also an address of the proxy":               proxyPod.Addresses,
+		"is also an address of pod shop/" + web.Name:    web.Addresses[:1],
 	} {
 		bad := ambient.Pod{Phase: "Running", Addresses: addresses, Pod: web.Pod}
 		bad.UID, bad.Name = "bad", "bad"

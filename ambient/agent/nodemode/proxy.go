@@ -175,7 +175,7 @@ func (r refusals) of(uid string) error {
 func (h *host) refuse(uid string, err error) {
 	one := h.refusals[uid]
 	if one == nil {
-		one = &refusal{failures: upkeep.Series{First: 50 * time.Millisecond, Most: 10 * time.Second, Calm: time.Minute}}
+		one = &refusal{failures: roster.Retries()}
 	}
 	one.err, one.again = err, time.Now().Add(one.failures.Next(time.Now()))
 	h.refusals[uid] = one
