@@ -44,6 +44,12 @@ func (h *host) mustNotClash(ctx context.Context, plan *interception.Plan) error 
 	return fmt.Errorf("%w: %s: have the other programs use something else, or give the mesh other numbers", ErrClash, strings.Join(texts, "; "))
 }
 
+// isOwn reports whether a chain is the agent's, written by package iptables: package nftables reads
+// it as another program's.
+func (h *host) isOwn(c interception.ForeignChain) bool {
+	return c.Hook == "" && strings.HasPrefix(c.Name, strings.ToUpper(string(h.o.Owner))+"_")
+}
+
 // standing returns what other programs have on the host.
 func (h *host) standing(ctx context.Context, chains []interception.ForeignChain) (s collision.Standing, err error) {
 	s.Chains = chains
@@ -57,7 +63,7 @@ func (h *host) standing(ctx context.Context, chains []interception.ForeignChain)
 		}
 		s.Chains = append(s.Chains, state.Foreign...)
 	}
-	s.Chains = slices.DeleteFunc(s.Chains, h.former.has)
+	s.Chains = slices.DeleteFunc(s.Chains, func(c interception.ForeignChain) bool { return h.former.has(c) || h.isOwn(c) })
 	others, err := othersOf(h.o.Host, h.o.Owner)
 	if err != nil {
 		return s, err
