@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,13 @@ func TestOnNodeLeavesNoDescriptor(t *testing.T) {
 		}
 		if err := event.Readmit(t.Context(), c.path("pluginevent.sock")); err != nil {
 			t.Fatal(err)
+		}
+		for late := time.Now().Add(time.Minute); ; { // for the proxy's namespace to be open again
+			if _, err := os.Lstat(c.path("records.node.json")); err == nil {
+				break
+			} else if time.Now().After(late) {
+				t.Fatal(err)
+			}
 		}
 	}
 	round() // what is opened once is open now
