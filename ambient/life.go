@@ -19,6 +19,10 @@ type Wanted struct {
 	// start while the API server is away. What the pod had is restored, and its status annotation
 	// stays as it is.
 	Kept bool
+	// Held, beside Enrolled, reports that the pod is captured elsewhere, in another form of capture
+	// that gives its pods up one at a time, and that it is not this pod's turn. What serves the pod
+	// is made ready, and nothing captures it yet, also with Closed.
+	Held bool
 	// Gone reports that the pod does not exist any more. Its namespace ends without help, and the
 	// API server has no object to annotate.
 	Gone bool
@@ -117,6 +121,8 @@ const (
 	StepTell Step = "tell"
 	// StepAwaitProxy waits until the proxy's listeners are in the namespace.
 	StepAwaitProxy Step = "await-proxy"
+	// StepAwaitTurn waits until a pod that is captured in another form may move to this one.
+	StepAwaitTurn Step = "await-turn"
 	// StepEnter adds the pod's addresses to the host's sets.
 	StepEnter Step = "enter"
 	// StepApply applies the plan.
@@ -141,7 +147,9 @@ const (
 )
 
 // Waits reports whether the step waits for something that the agent can only observe.
-func (s Step) Waits() bool { return s == StepAwaitProxy || s == StepAwaitDrained }
+func (s Step) Waits() bool {
+	return s == StepAwaitProxy || s == StepAwaitDrained || s == StepAwaitTurn
+}
 
 // Next returns the steps that bring a pod from what was seen to what is wanted, in order; none if
 // it is there. It is pure. The list ends with the first step that waits. The agent takes the steps
@@ -152,7 +160,8 @@ func (s Step) Waits() bool { return s == StepAwaitProxy || s == StepAwaitDrained
 // the rules already stays captured while no proxy serves it, and so does every pod with
 // Wanted.Closed: its connections are refused, and its status says "pending". A proxy that has lost
 // the pod's listeners is told to forget the pod, and then told of it anew. With Wanted.Kept the
-// same steps are taken but those that write the status.
+// same steps are taken but those that write the status. With Wanted.Held the agent waits before the
+// first step that captures the pod.
 //
 // To withdraw a pod, the agent lets new connections go direct and waits for the end of those that
 // the proxy has. Then the proxy forgets the pod, and the agent removes the rules. It keeps the
@@ -188,9 +197,9 @@ func (s Seen) enrol(w Wanted) Step {
 	case !s.Open:
 		return StepOpen
 	case s.Proxy == ProxyServes:
-		return cmp.Or(s.capture(), s.report(w, StatusEnabled, StepEnabled))
-	case w.Closed:
-		return cmp.Or(s.report(w, StatusPending, StepPending), s.capture(), s.serve())
+		return cmp.Or(s.capture(w), s.report(w, StatusEnabled, StepEnabled))
+	case w.Closed && !w.Held:
+		return cmp.Or(s.report(w, StatusPending, StepPending), s.capture(w), s.serve())
 	case s.captures():
 		return cmp.Or(s.report(w, StatusPending, StepPending), s.serve())
 	}
@@ -212,9 +221,11 @@ func (s Seen) serve() Step {
 	return StepAwaitProxy
 }
 
-// capture makes the kernel capture the pod's connections.
-func (s Seen) capture() Step {
+// capture makes the kernel capture the pod's connections, when it is the pod's turn.
+func (s Seen) capture(w Wanted) Step {
 	switch {
+	case w.Held && (!s.InSets || s.Rules != PlannedRules):
+		return StepAwaitTurn
 	case !s.InSets:
 		return StepEnter
 	case s.Rules != PlannedRules:
@@ -274,6 +285,7 @@ func (s Seen) After(step Step) Seen {
 	switch step {
 	case StepOpen, StepClose:
 		s.Open = step == StepOpen
+	case StepAwaitTurn: // nothing of the pod changes
 	case StepTell:
 		s.Proxy = ProxyTold
 	case StepAwaitProxy:

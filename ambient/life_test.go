@@ -42,6 +42,11 @@ func TestNext(t *testing.T) {
 		"kept, restarted":    {Wanted{Enrolled: true, Kept: true}, Seen{Rules: OtherRules, InSets: true}, []Step{StepOpen, StepTell, StepAwaitProxy}},
 		"kept, flushed":      {Wanted{Enrolled: true, Kept: true}, Seen{Open: true, Proxy: ProxyServes}, []Step{StepEnter, StepApply}},
 		"kept, closed":       {Wanted{Enrolled: true, Kept: true, Closed: true}, Seen{Open: true}, []Step{StepEnter, StepApply, StepTell, StepAwaitProxy}},
+		"held":               {Wanted{Enrolled: true, Held: true}, Seen{}, []Step{StepOpen, StepTell, StepAwaitProxy}},
+		"held, served":       {Wanted{Enrolled: true, Held: true}, Seen{Open: true, Proxy: ProxyServes, Status: StatusEnabled}, []Step{StepAwaitTurn}},
+		"held, closed":       {Wanted{Enrolled: true, Held: true, Closed: true}, Seen{Open: true}, []Step{StepTell, StepAwaitProxy}},
+		"held, half":         {Wanted{Enrolled: true, Held: true}, Seen{Open: true, Proxy: ProxyServes, InSets: true}, []Step{StepAwaitTurn}},
+		"held, captured":     {Wanted{Enrolled: true, Held: true}, with(enrolled, func(s *Seen) { s.Status = NoStatus }), []Step{StepEnabled}},
 		"never met":          {Wanted{}, Seen{}, nil},
 	} {
 		if got := Next(test.wanted, test.seen); !slices.Equal(got, test.want) {

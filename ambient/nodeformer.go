@@ -13,12 +13,32 @@ type FormerCapture struct {
 	// ProxyLink is the node's interface to the other program's proxy. Connections that this proxy
 	// opens are not captured.
 	ProxyLink interception.Interface
+	// InPods reports that a proxy may also serve pods in their own namespaces ([PodPlan]), as while a
+	// node changes its form of capture. Where both capture a connection, it goes through both proxies
+	// in clear text. A tunnel between proxies must not: what meshed pods send to
+	// NodeNumbers.TunnelPort is left alone, as it is the proxy in the pod that sends it, and so is
+	// what comes to that port of the pods in [FormerCapture.SharedSet].
+	InPods bool
+}
+
+// SharedSet returns the name of the live set that holds the addresses of the pods, of one family,
+// that are also captured in their own namespaces, in [NodePlan] with FormerCapture.InPods. The
+// owner of a member is the pod's UID.
+func (FormerCapture) SharedSet(family interception.Family) interception.SetName {
+	return interception.SetName("shared-" + family.String())
 }
 
 // fromProxy returns the condition on what the other program's proxy sends.
 func (f FormerCapture) fromProxy() interception.Match {
 	return interception.Match{In: interception.Is(interception.Interfaces(f.ProxyLink))}
 }
+
+// tunnels matches what opens a connection to the tunnels' port of a proxy.
+func (n NodeNumbers) tunnels() interception.L4 {
+	return opening().To(interception.Ports(n.TunnelPort))
+}
+
+const whyTunnels = "tunnels of a proxy in a pod are not captured again"
 
 const whyFormer = "what the proxy of another program sends is not captured again"
 

@@ -93,7 +93,10 @@ func NodePlan(
 		return nil, fmt.Errorf("plan ambient node: %w", err)
 	}
 	return interception.Build(owner, func(b *interception.Builder) {
-		planner := nodePlanner{NodeProxy: p, NodeNumbers: n, facts: f, builder: b, meshed: map[interception.Family]interception.SetRef{}}
+		planner := nodePlanner{
+			NodeProxy: p, NodeNumbers: n, facts: f, builder: b,
+			meshed: map[interception.Family]interception.SetRef{}, shared: map[interception.Family]interception.SetRef{},
+		}
 		for _, o := range append([]NodeProxy{p}, others...) {
 			planner.proxies = append(planner.proxies, proxyNumbers{o, n.generation(o.Generation)})
 		}
@@ -106,6 +109,9 @@ func NodePlan(
 		}
 		for _, family := range families(f) {
 			planner.meshed[family] = b.LiveAddresses(MeshedSet(family), family, "meshed pods of the node")
+			if n.Former.InPods {
+				planner.shared[family] = b.LiveAddresses(n.Former.SharedSet(family), family, "pods that are captured in their own namespaces, too")
+			}
 		}
 		planner.capture()
 		planner.inbound()
@@ -123,6 +129,7 @@ type nodePlanner struct {
 	builder *interception.Builder
 	proxies []proxyNumbers // the proxy's first, then those of the others
 	meshed  map[interception.Family]interception.SetRef
+	shared  map[interception.Family]interception.SetRef // empty unless Former.InPods
 	// in and out are the wires of all generations, and wires is the condition on both, which is
 	// absent without a proxy.
 	in, out interception.Interface

@@ -52,6 +52,10 @@ func (p nodePlanner) capture() {
 		c.Do("outbound.former", p.Former.fromProxy(), interception.Return{}, whyFormer)
 	}
 	for _, family := range families(p.facts) {
+		if p.Former.InPods {
+			c.Do(id("outbound.tunnel", family), interception.Match{SrcSet: interception.Is(p.meshed[family]), L4: p.tunnels()}, interception.Return{},
+				whyTunnels)
+		}
 		c.Do(id("outbound.open", family), interception.Match{SrcSet: interception.Is(p.meshed[family]), L4: opening()},
 			interception.SetConnMark{Mark: p.proxies[0].Outbound.Mark}, "connections that meshed pods open are captured")
 	}
@@ -138,6 +142,10 @@ func (p nodePlanner) inbound() {
 		}
 	}
 	for _, family := range families(p.facts) {
+		if p.Former.InPods {
+			c.Do(id("inbound.tunnel", family), interception.Match{DstSet: interception.Is(p.shared[family]), L4: p.tunnels()}, interception.Return{},
+				whyTunnels)
+		}
 		c.Do(id("inbound.open", family), interception.Match{DstSet: interception.Is(p.meshed[family]), L4: opening()},
 			interception.SetConnMark{Mark: p.proxies[0].Inbound.Mark}, "connections to meshed pods are captured")
 	}

@@ -116,6 +116,14 @@ type Options struct {
 	// removed ([ErrUpstream]), and with nil when they can again. The agent goes on trying by itself.
 	// It may be nil.
 	ObserveHost func(error)
+	// Held reports whether a pod, by its UID, is captured in another form of capture, and has to wait
+	// for its turn to be captured in this one ([ambient.Wanted].Held). It must not wait, and not call
+	// the agent. [Agent.Look] tells of a change. If nil, no pod is held.
+	Held func(uid string) bool
+	// Retiring makes the agent keep the pods of its journal, as long as they are to be in the mesh,
+	// and enrol no other: another form of capture takes the pods over, and the caller withdraws each
+	// that it has.
+	Retiring bool
 	// Count is called for what metrics count, from several goroutines. It must not wait, and not call
 	// the agent. It may be nil.
 	Count func(Count)
@@ -310,6 +318,13 @@ func (a *Agent) glance(ctx context.Context) {
 		}
 		a.mu.Unlock()
 	}
+}
+
+// Look has the agent look at a pod again.
+func (a *Agent) Look(uid string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.wake(uid)
 }
 
 // hear is told what happens on the proxy's connections.

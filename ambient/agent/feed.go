@@ -97,6 +97,9 @@ func (a *Agent) wake(uid string) {
 		w.nudge()
 		return
 	}
+	if a.options.Retiring {
+		return
+	}
 	if decision, known := a.decide(uid); known && decision.Capture && !a.roster.Pods[uid].Finished() && a.start != nil {
 		a.employLocked(uid, func(*worker) {})
 	}

@@ -34,7 +34,7 @@ func (w *worker) take(ctx context.Context, alert <-chan struct{}, step ambient.S
 		return w.open(ctx)
 	case ambient.StepEnter, ambient.StepLeave, ambient.StepApply, ambient.StepDrain, ambient.StepRemove:
 		return w.bounded(ctx, func() error { return w.change(ctx, step) })
-	case ambient.StepAwaitProxy, ambient.StepAwaitDrained: // the next look tells
+	case ambient.StepAwaitProxy, ambient.StepAwaitDrained, ambient.StepAwaitTurn: // the next look tells
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 // annotations say, and that are not wanted: their rules would stay, and the proxy forgets the pods.
 // The caller holds mu.
 func (a *Agent) takeUnwantedLocked() {
-	if len(a.options.TakeOver) == 0 || a.start == nil {
+	if len(a.options.TakeOver) == 0 || a.start == nil || a.options.Retiring {
 		return
 	}
 	for uid, pod := range a.roster.Pods {

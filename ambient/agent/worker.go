@@ -257,7 +257,8 @@ func (w *worker) pass(ctx context.Context, alert <-chan struct{}) (pause time.Du
 }
 
 // learn returns what is wanted of the pod, and whether that is known: by the feed or, as long as it
-// has not told of the pod, by the record.
+// has not told of the pod, by the record. A retiring agent wants no pod without a record, nor one
+// that it was withdrawing when it ended.
 func (w *worker) learn() (wanted ambient.Wanted, known bool) {
 	wanted, pod, known := w.agent.wanted(w.uid)
 	if known && pod.UID != "" {
@@ -266,6 +267,10 @@ func (w *worker) learn() (wanted ambient.Wanted, known bool) {
 	if !known && w.isKept() {
 		return ambient.Wanted{Enrolled: true, Kept: true, Closed: w.agent.options.Closed}, true
 	}
+	if wanted.Enrolled && w.agent.options.Retiring {
+		wanted.Enrolled = w.recorded && !w.noted.leaving
+	}
+	wanted.Held = wanted.Enrolled && w.agent.options.Held != nil && w.agent.options.Held(w.uid)
 	return wanted, known
 }
 

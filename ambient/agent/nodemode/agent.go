@@ -36,6 +36,7 @@ type Agent struct {
 	due        map[*entry]time.Time // when to look at them
 	hostDue    time.Time            // when to look at the host; zero if there is no reason to
 	bare       bool                 // all pods were withdrawn, and nothing of the agent is on the host any more
+	kept       map[string]bool      // with Options.Retiring, the pods that had members at the start; nil until they are seen
 	retired    chan struct{}        // closed when an entry is gone, or the host was cleared
 	proxyState proxyState
 }
@@ -271,6 +272,13 @@ func (a *Agent) nudgeLocked() {
 func (a *Agent) retireLocked() {
 	close(a.retired)
 	a.retired = make(chan struct{})
+}
+
+// Look has the agent look at a pod again.
+func (a *Agent) Look(uid string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.wakeLocked(uid)
 }
 
 // told returns what the feed has told of a pod, and whether it has told of all.

@@ -226,6 +226,7 @@ func (a *Agent) stays(p *proxy) bool {
 func (a *Agent) set(ctx context.Context, proxies ...*proxy) error {
 	lost, err := a.host.set(ctx, proxies)
 	a.mu.Lock()
+	a.keepMembersLocked()
 	for _, uid := range lost {
 		a.wakeLocked(uid)
 	}
@@ -242,6 +243,18 @@ func (a *Agent) set(ctx context.Context, proxies ...*proxy) error {
 		return err
 	}
 	return a.host.edit(ctx, strange, func(edit *interception.SetEdit, address netip.Addr) { edit.Remove[address] = "" })
+}
+
+// keepMembersLocked notes the pods that a retiring agent goes on with, once the members are known.
+// The caller holds mu.
+func (a *Agent) keepMembersLocked() {
+	if !a.options.Retiring || a.kept != nil || !a.host.members.areKnown() {
+		return
+	}
+	a.kept = map[string]bool{}
+	for _, uid := range a.host.members.pods() {
+		a.kept[uid] = true
+	}
 }
 
 // strangeLocked returns the members without an owner that are no pod's, once the feed is complete.

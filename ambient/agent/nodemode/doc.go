@@ -53,8 +53,15 @@
 // existing connections, too: those with packets under way when it starts may be reset, until this
 // agent has seen the rules.
 //
+// # Change of the form of capture
+//
+// The pods of a node move from one form of capture to the other while the agents of both run. That
+// of the former form retires (Options.Retiring), and that of the new one waits for each pod's turn
+// (Options.Held). The caller withdraws a pod from the former agent when the new one has captured
+// it. Meanwhile the plan leaves the tunnels of a proxy in the pods alone (Options.InPod).
+//
 // # Non-goals
 //
-// The agent does not move the pods of a node from one form of capture to the other: withdraw them
-// first. It does not take over what Istio 1.18 to 1.20 has written in its eBPF mode.
+// The agent does not decide which pod moves next. It does not take over what Istio 1.18 to 1.20 has
+// written in its eBPF mode.
 package nodemode

@@ -56,6 +56,9 @@ func (a *Agent) concernsLocked(uid string) bool {
 	if uid == "" {
 		return false
 	}
+	if a.options.Retiring {
+		return a.kept[uid] || len(a.host.members.of(uid)) > 0
+	}
 	pod, told := a.roster.Pods[uid]
 	decision, known := a.decideLocked(uid)
 	return known && told && decision.Capture || len(a.host.members.of(uid)) > 0 || told && a.isStatus(pod.Annotations[a.options.Vocabulary.Status])
@@ -67,7 +70,12 @@ func (a *Agent) decideLocked(uid string) (decision interception.Decision, known 
 }
 
 // wantedLocked returns what is wanted of a pod, and the pod, as [roster.Roster.Wanted] does. The
-// caller holds mu.
+// caller holds mu. A retiring agent wants no pod but those that it has kept.
 func (a *Agent) wantedLocked(uid string) (wanted ambient.Wanted, pod ambient.Pod, known bool) {
-	return a.roster.Wanted(uid, a.options.Closed, a.decideLocked)
+	wanted, pod, known = a.roster.Wanted(uid, a.options.Closed, a.decideLocked)
+	if wanted.Enrolled && a.options.Retiring {
+		wanted.Enrolled = a.kept[uid]
+	}
+	wanted.Held = wanted.Enrolled && a.options.Held != nil && a.options.Held(uid)
+	return wanted, pod, known
 }

@@ -85,6 +85,7 @@ func (h *host) numbers() ambient.NodeNumbers {
 	for _, rules := range h.former.rules {
 		n.Former = rules.Rules.Former()
 	}
+	n.Former.InPods = h.o.InPod != nil && !h.alone.Load()
 	return n
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
@@ -33,6 +34,8 @@ type host struct {
 	own      map[netip.Addr]bool
 
 	former    former
+	alone     atomic.Bool           // Agent.Alone was called
+	shared    map[netip.Addr]string // the members of the sets of shared pods, with their owners
 	settings  settings
 	unclashed bool      // no other program uses the numbers of the plan with a proxy
 	draining  time.Time // since when everything is to be removed; zero if it is not
@@ -111,6 +114,7 @@ func (h *host) restoreNode(ctx context.Context) (lost []string, err error) {
 	}
 	h.applied = plan.Fingerprint()
 	lost = h.members.take(plan, state)
+	h.takeShared(state)
 	h.o.count(agent.CountDrift, "sets", len(lost))
 	return lost, nil
 }
@@ -170,6 +174,7 @@ func (h *host) clear(ctx context.Context) error {
 		return fmt.Errorf("remove the rules of the node: %w", err)
 	}
 	h.members.forget()
+	h.shared = nil
 	for len(h.proxies) > 0 {
 		if err := errors.Join(h.proxies[0].remove(ctx, h.o), h.close(h.proxies[0])); err != nil {
 			return err

@@ -124,6 +124,17 @@ func (a *Agent) pass(ctx context.Context, e *entry) {
 		a.failed(ctx, e, wanted, "", errHost)
 		return
 	}
+	a.proceed(ctx, e, wanted)
+}
+
+// proceed is pass for a pod of which all is known, while the members are.
+func (a *Agent) proceed(ctx context.Context, e *entry, wanted ambient.Wanted) {
+	if wanted.Enrolled { // a pod that leaves is shared to its end
+		if err := a.share(ctx, e, e.addresses()); err != nil {
+			a.failed(ctx, e, wanted, ambient.StepEnter, err)
+			return
+		}
+	}
 	a.observe(e, wanted)
 	a.advance(ctx, e, wanted)
 }
@@ -198,6 +209,12 @@ func (a *Agent) advance(ctx context.Context, e *entry, wanted ambient.Wanted) {
 			return
 		}
 		e.seen = e.seen.After(step)
+	}
+	if !wanted.Enrolled {
+		if err := a.share(ctx, e, nil); err != nil {
+			a.failed(ctx, e, wanted, ambient.StepLeave, err)
+			return
+		}
 	}
 	e.failures.Reset()
 	a.countSettled(e, wanted)
@@ -341,6 +358,7 @@ func (a *Agent) retire(e *entry) {
 	gone := !again && len(e.handed) == 0
 	if gone {
 		delete(a.entries, e.uid)
+		delete(a.kept, e.uid)
 		if a.roster.Withdrawn.All {
 			a.hostDueLocked(0)
 		}

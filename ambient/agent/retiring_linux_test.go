@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/meshcni/meshcni/ambient"
+)
+
+// TestRetiringKeepsItsPods has an agent retire that is started where two pods are captured: it
+// restores their rules, lets go the one that is not wanted any more, for good, and the one that it
+// is told to withdraw, and enrols no other.
+func TestRetiringKeepsItsPods(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	one, two, third := n.pod("a"), n.pod("b"), n.pod("c")
+	first, end := n.run()
+	n.proxy()
+	n.feed <- told(object("a"), object("b"), optedOut("c"))
+	n.awaitStatus(first, "a", ambient.StatusEnabled)
+	n.awaitStatus(first, "b", ambient.StatusEnabled)
+	end()
+	n.options.Retiring = true
+	a, _ := n.run()
+	n.feed <- told(object("a"), object("b"), object("c"))
+	n.awaitSelection(a, "a b")
+	n.flushPod(one)
+	n.await(func() bool { return n.captured(one) }, func() string { return "the rules are not restored: " + describe(a) })
+	n.feed <- ambient.Change{Pods: []ambient.Pod{optedOut("b")}}
+	n.awaitSelection(a, "a")
+	n.feed <- ambient.Change{Pods: []ambient.Pod{object("b")}}
+	a.Look("c")
+	if err := a.Withdraw(t.Context(), func(Pod) {}, "a"); err != nil {
+		t.Error(err)
+	}
+	if n.captured(one) || n.captured(two) || n.captured(third) || len(n.records())+len(n.members()) > 0 || len(a.Pods()) > 0 {
+		t.Errorf("captured %t, %t, %t, records %v, members %v, pods %s, want nothing", n.captured(one), n.captured(two), n.captured(third), n.records(),
+			n.members(), describe(a))
+	}
+}
+
+// TestRetiringGoesOnWithAWithdrawal has an agent end while a pod that it withdraws has a
+// connection. The next one retires: it does not take the pod back.
+func TestRetiringGoesOnWithAWithdrawal(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	first, end := n.run()
+	n.proxy()
+	n.feed <- told(object("a"))
+	n.awaitStatus(first, "a", ambient.StatusEnabled)
+	connection := n.open(pod)
+	n.feed <- ambient.Change{Pods: []ambient.Pod{optedOut("a")}}
+	drains := func(pods []Pod) bool { return len(pods) == 1 && pods[0].Step == ambient.StepAwaitDrained }
+	n.awaitPods(first, "that the pod drains", drains)
+	end()
+	n.options.Retiring = true
+	a, _ := n.run()
+	n.feed <- told(object("a"))
+	n.awaitPods(a, "that the pod drains", drains)
+	n.exchange(connection)
+	if err := connection.Close(); err != nil {
+		t.Error(err)
+	}
+	n.awaitRest(a)
+	n.connect(pod, 0)
+}
+
+// TestHeldPodWaits has a pod that another form of capture has: the proxy serves it, and it gets its
+// rules when it is its turn.
+func TestHeldPodWaits(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	var held atomic.Bool
+	held.Store(true)
+	n.options.Held = func(string) bool { return held.Load() }
+	a, _ := n.run()
+	n.proxy()
+	n.feed <- told(object("a"))
+	n.awaitPods(a, "that the pod waits for its turn", func(pods []Pod) bool {
+		return slices.ContainsFunc(pods, func(p Pod) bool { return p.Step == ambient.StepAwaitTurn && p.Seen.Proxy == ambient.ProxyServes })
+	})
+	if n.captured(pod) || len(n.members()) > 0 {
+		t.Errorf("a pod that is held is captured, or has the members %v", n.members())
+	}
+	held.Store(false)
+	a.Look("a")
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	n.connect(pod, 1)
+}
