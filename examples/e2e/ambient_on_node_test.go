@@ -22,7 +22,7 @@ import (
 func TestAmbientOnNode(t *testing.T) {
 	suite.Long(t)
 	a := &ambientScenario{suite.BeginWith(t, scenario.Values{"ambient": scenario.Values{"enabled": true}}), t}
-	a.Do("uninstall, as the form of capture is to change", func(context.Context) error { return a.Uninstall() })
+	a.Do("uninstall, to begin with nodes as they were", func(context.Context) error { return a.Uninstall() })
 	a.Do("install with the other form", func(ctx context.Context) error {
 		return a.Install(ctx, scenario.Values{"ambient": scenario.Values{"enabled": true, "mode": "node"}})
 	})

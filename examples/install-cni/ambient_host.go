@@ -27,9 +27,10 @@ import (
 type hostReport struct {
 	// Namespace is the identity of the network namespace.
 	Namespace string `json:"namespace"`
-	// Holds has the links, addresses, sysctls, routes, policy rules, sets and rules, in the form of a
-	// plan. Observed objects need not be a valid one.
-	Holds *interception.Plan `json:"holds"`
+	// Holds has the links, addresses, sysctls, routes, policy rules, sets and rules, in the form of
+	// plans: one for each form of capture that has something. Observed objects need not be a valid
+	// plan.
+	Holds []*interception.Plan `json:"holds"`
 	// Members are the addresses in each live set, with the UIDs of their pods. A member that another
 	// program has added has none.
 	Members map[interception.SetName]map[netip.Addr]string `json:"members"`
@@ -80,11 +81,23 @@ func lookAtHost(ctx context.Context, proc string) (report hostReport, err error)
 		return report, err
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
-	state, err := dataplane.Observe(ctx, host, ambientconf.Owner)
-	if err != nil {
-		return report, err
+	report = hostReport{
+		Namespace: host.String(), Holds: []*interception.Plan{}, Members: map[interception.SetName]map[netip.Addr]string{},
+		Deviations: []hostDeviation{},
 	}
-	report = hostReport{Namespace: host.String(), Members: state.Owners, Deviations: []hostDeviation{}}
+	for _, owner := range ambientconf.Owners() {
+		state, err := dataplane.Observe(ctx, host, owner)
+		if err != nil {
+			return report, err
+		}
+		report.add(owner, state)
+	}
+	return report, nil
+}
+
+// add adds what an owner has.
+func (report *hostReport) add(owner interception.Owner, state interception.State) {
+	maps.Copy(report.Members, state.Owners)
 	var odd []interception.Object
 	for _, d := range state.Deviations {
 		if d.Object != nil {
@@ -94,9 +107,9 @@ func lookAtHost(ctx context.Context, proc string) (report hostReport, err error)
 			report.Deviations = append(report.Deviations, hostDeviation{d.At, d.Want, d.Got, d.Foreign})
 		}
 	}
-	state.Owner, state.Objects = ambientconf.Owner, append(odd, state.Objects...)
-	report.Holds = state.Plan()
-	return report, nil
+	if state.Owner, state.Objects = owner, append(odd, state.Objects...); len(state.Objects) > 0 {
+		report.Holds = append(report.Holds, state.Plan())
+	}
 }
 
 // isWire reports whether an object is one end of a wire to the proxy. The other end is in the
@@ -109,9 +122,14 @@ func isWire(o interception.Object) bool {
 
 func printHost(to io.Writer, report hostReport) error {
 	fmt.Fprintln(to, "host:   "+report.Namespace)
-	_, objects, _ := strings.Cut(report.Holds.String(), "\n") // the first line has the owner
-	fmt.Fprintln(to, "owner:  "+string(report.Holds.Owner))
-	fmt.Fprint(to, "\n"+cmp.Or(objects, "nothing of ambient mode is there\n"))
+	for _, plan := range report.Holds {
+		_, objects, _ := strings.Cut(plan.String(), "\n") // the first line has the owner
+		fmt.Fprintln(to, "owner:  "+string(plan.Owner))
+		fmt.Fprint(to, "\n"+objects)
+	}
+	if len(report.Holds) == 0 {
+		fmt.Fprintln(to, "\nnothing of ambient mode is there")
+	}
 	for _, name := range slices.Sorted(maps.Keys(report.Members)) {
 		fmt.Fprintf(to, "\nmembers of %s:\n", name)
 		table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)

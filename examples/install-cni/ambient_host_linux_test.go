@@ -50,7 +50,7 @@ func onNodeForm() hostForm {
 	return hostForm{
 		func(t *testing.T, facts interception.Facts, proxy *nodes.Place) *interception.Plan {
 			t.Helper()
-			plan, err := ambient.NodePlan(ambient.NodeProxy{Addresses: proxy.Addresses, Namespace: "proxy"}, ambient.IstioNodeNumbers(), facts, ambientconf.Owner)
+			plan, err := ambient.NodePlan(ambient.NodeProxy{Addresses: proxy.Addresses, Namespace: "proxy"}, ambient.IstioNodeNumbers(), facts, ambientconf.NodeOwner)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func (form hostForm) run(t *testing.T, on *nodes.Node, proxy *nodes.Place, by ch
 	member := netip.MustParseAddr("10.1.2.3")
 	dataplane, err := choice.New(by)
 	if err == nil {
-		err = dataplane.UpdateSet(t.Context(), on.Host.Netns, ambientconf.Owner, form.set, interception.SetEdit{Add: map[netip.Addr]string{member: "7f0b"}})
+		err = dataplane.UpdateSet(t.Context(), on.Host.Netns, plan.Owner, form.set, interception.SetEdit{Add: map[netip.Addr]string{member: "7f0b"}})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func (form hostForm) run(t *testing.T, on *nodes.Node, proxy *nodes.Place, by ch
 		}
 	}
 	form.asJSON(t, n, args, plan, map[netip.Addr]string{member: "7f0b"})
-	if err := by.Dataplane.Remove(t.Context(), on.Host.Netns, ambientconf.Owner); err != nil {
+	if err := by.Dataplane.Remove(t.Context(), on.Host.Netns, plan.Owner); err != nil {
 		t.Fatal(err)
 	}
 	if out, _ := n.command(exitOK, args...); !strings.Contains(out, "nothing of ambient mode is there") {
@@ -134,7 +134,10 @@ func (form hostForm) asJSON(t *testing.T, n *testNode, args []string, plan *inte
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want.kinds(), report.Holds.kinds()); diff != "" {
+	if len(report.Holds) != 1 {
+		t.Fatalf("status has what %d owners have, want one", len(report.Holds))
+	}
+	if diff := cmp.Diff(want.kinds(), report.Holds[0].kinds()); diff != "" {
 		t.Errorf("the objects by kind (-plan +status):\n%s", diff)
 	}
 	if !maps.Equal(report.Members[form.set], members) || !strings.Contains(report.Namespace, "net:[") || len(report.Deviations) > 0 {
@@ -145,7 +148,7 @@ func (form hostForm) asJSON(t *testing.T, n *testNode, args []string, plan *inte
 // printed is what "ambient status --host -o json" prints.
 type printed struct {
 	Namespace  string
-	Holds      holding
+	Holds      []holding
 	Members    map[interception.SetName]map[netip.Addr]string
 	Deviations []hostDeviation
 }
@@ -195,7 +198,7 @@ func TestAmbientStatusOfHostDeviates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Run(t, on.Host.Netns.File(), "", "nft", "add", "element", "inet", "istio-ambient", "set-meshed-v4", "{ 10.1.2.4 }")
+	sandboxtest.Run(t, on.Host.Netns.File(), "", "nft", "add", "element", "inet", "istio-node", "set-meshed-v4", "{ 10.1.2.4 }")
 	sandboxtest.Run(t, on.Host.Netns.File(), "", "ip", "route", "add", "198.51.100.0/24", "dev", "istioin", "table", "101")
 	proc := "--mounted-proc-dir=" + on.Roots().Proc
 	if out, _ := n.command(exitNotRight, "ambient", "status", "--host", proc); !strings.Contains(out, "another program's: route unicast 198.51.100.0/24 dev istioin") || !strings.Contains(out, "  10.1.2.4  of another program\n") {

@@ -23,9 +23,11 @@
 //
 // With mode node in the settings the node's own namespace captures the pods (package
 // ambient/agent/nodemode). There is no socket for the proxy then, and no record: the host's sets
-// say which pods are captured, and a file beside the records which proxies have interfaces. The
-// program does not start while pods are captured in the other form: they have to leave the mesh
-// first.
+// say which pods are captured, and a file beside the records which proxies have interfaces.
+//
+// If the mode is another one than that of the process before, the pods of the node move one at a
+// time. The agent of the former form runs, too, until it has no pod any more. For this, the proxies
+// of both forms have to be there, and the program takes the proxy's socket with each mode.
 //
 // # Two processes
 //

@@ -14,11 +14,12 @@ import (
 	"github.com/meshcni/meshcni/ambient/zds"
 )
 
-// meshAgent knows the pods of the node, and takes them out of the mesh.
+// meshAgent knows the pods of the node, takes them out of the mesh, and looks at one again.
 type meshAgent interface {
 	Status(uids ...string) agent.Status
 	Withdraw(ctx context.Context, progress func(agent.Pod), uids ...string) error
 	Readmit()
+	Look(uid string)
 }
 
 // insider sees what other programs have in a pod's namespace.

@@ -7,28 +7,33 @@ import (
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent"
-	"github.com/meshcni/meshcni/ambient/agent/feed"
 	"github.com/meshcni/meshcni/ambient/agent/nodemode"
 	"github.com/meshcni/meshcni/examples/internal/ambientconf"
 )
 
 // openOnNode returns what opens the agent that captures pods in the node's namespace.
-func (s surroundings) openOnNode() func(context.Context, *feed.Client) (formAgent, error) {
-	return func(_ context.Context, pods *feed.Client) (formAgent, error) {
+func (s surroundings) openOnNode(drain drainTime) opener {
+	return func(_ context.Context, p part) (formAgent, error) {
+		if !p.retiring {
+			drain = 0 // the setting is for the form that drains each pod
+		}
 		node, err := nodemode.New(nodemode.Options{
 			Dataplane: s.planes.chosen, Sets: s.planes.chosen, TakeOver: s.planes.foreign, Finder: s.finder, State: s.nodeState(),
-			Owner: ambientconf.Owner, Policy: s.policy, Vocabulary: ambient.Istio(), Numbers: ambientconf.NodeNumbers(), Host: s.host,
-			Way: s.settings.ProxyWay(), DNS: s.settings.DNS, Closed: s.settings.Closed, Feed: pods, Annotator: pods,
-			Observe: s.report.pod, Count: s.report.count, WithoutNotices: s.withoutNotices, ObserveHost: s.observeHost,
+			Owner: ambientconf.NodeOwner, Policy: s.policy, Vocabulary: ambient.Istio(), Numbers: ambientconf.NodeNumbers(), Host: s.host,
+			Way: s.settings.ProxyWay(), DNS: s.settings.DNS, Closed: s.settings.Closed, DrainTimeout: drain,
+			Feed: p.feed, Annotator: p.annotator, Observe: p.observe, Held: p.held, Retiring: p.retiring, InPod: p.inPod, Count: s.report.count,
+			WithoutNotices: s.withoutNotices, ObserveHost: p.observeHost,
 			ObserveProxy: func(listens bool) {
-				s.report.listens(listens)
+				if !p.retiring {
+					s.report.listens(listens)
+				}
 				s.log.Info("the node's proxy", "listens", listens)
 			},
 		})
 		if err != nil {
 			return formAgent{}, err
 		}
-		return formAgent{plugin: node, operators: onNode{node}, run: node.Run}, nil
+		return formAgent{plugin: node, operators: onNode{node}, run: node.Run, alone: node.Alone}, nil
 	}
 }
 

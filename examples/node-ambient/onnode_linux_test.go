@@ -22,7 +22,6 @@ import (
 	"github.com/meshcni/meshcni/examples/internal/ambientnews"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice/standard"
-	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
@@ -119,7 +118,7 @@ func (c *captor) state() interception.State {
 	}
 	var joined interception.State
 	for _, one := range all {
-		state, err := one.Dataplane.Observe(c.t.Context(), c.node.Host.Netns, ambientconf.Owner)
+		state, err := one.Dataplane.Observe(c.t.Context(), c.node.Host.Netns, ambientconf.NodeOwner)
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -436,75 +435,4 @@ func TestOnNodeIsHandedOver(t *testing.T) {
 		t.Errorf("the host has\n%s\nwant\n%s", now, stood)
 	}
 	older.end()
-}
-
-// TestOtherForm starts the program where the pods are captured in the other form: it changes
-// nothing, and says what to do. Where they have left the mesh, it serves.
-func TestOtherForm(t *testing.T) {
-	t.Parallel()
-	c := newCaptor(t, "")
-	inPod := slices.Concat(c.args[:len(c.args)-1], []string{"-proxy=" + c.path("proxy"), `-settings={"proxyNamespace":"mesh"}`})
-	_, end := launch(t, inPod...) // without a pod
-	for !strings.Contains(c.dump(c.node.Host), string(ambient.ProbeSet(interception.IPv4))) {
-		if err := t.Context().Err(); err != nil {
-			t.Fatal("the host has no set for probes")
-		}
-	}
-	end()
-	_, end = launch(t, c.args...)
-	awaitServed(t, c.path("pluginevent.sock"))
-	if err := c.enrol(); err != nil {
-		t.Fatal(err)
-	}
-	end()
-	stood := c.dump(c.node.Host)
-	if strings.Contains(stood, string(ambient.ProbeSet(interception.IPv4))) {
-		t.Errorf("the host has the rules of both forms:\n%s", stood)
-	}
-	c.refuses(inPod, `they are in mode "node"`)
-	if now := c.dump(c.node.Host); now != stood {
-		t.Errorf("the host has\n%s\nwant\n%s", now, stood)
-	}
-	c.captured(true)
-	_, end = launch(t, c.args...)
-	awaitServed(t, c.path("pluginevent.sock"))
-	if left, err := event.Withdraw(t.Context(), c.path("pluginevent.sock"), event.Selection{}, func(event.PodState) {}); err != nil || len(left) > 0 {
-		t.Fatalf("left %v, %v", left, err)
-	}
-	end()
-	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{})
-	_, end = launch(t, inPod...)
-	awaitServed(t, c.path("pluginevent.sock"))
-	proxy := startProxy(t, c.dir)
-	c.source.changes <- ambient.Change{Pods: []ambient.Pod{webPod()}}
-	if _, err := enrol(t, c.path("pluginevent.sock"), pod, time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	end()
-	c.refuses(c.args, `they are in mode "in-pod"`)
-	relayed(t, pod, proxy, 1)
-}
-
-// refuses tests that the program does not serve, and says why and what to do.
-func (c *captor) refuses(args []string, why string) {
-	c.t.Helper()
-	var log strings.Builder
-	code := run(c.t.Context(), environment{args: args, stdout: &strings.Builder{}, stderr: &log})
-	if text := strings.ReplaceAll(log.String(), `\"`, `"`); code != exitFailure || !strings.Contains(text, why) ||
-		!strings.Contains(text, "install-cni ambient withdraw --all") {
-		c.t.Errorf("exit code %d: %s", code, text)
-	}
-}
-
-// awaitServed waits until a process answers at the socket, which may be an earlier one's.
-func awaitServed(t *testing.T, socket string) {
-	t.Helper()
-	for {
-		if _, err := event.Pods(t.Context(), socket, event.Selection{UID: "none"}); err == nil {
-			return
-		}
-		if err := t.Context().Err(); err != nil {
-			t.Fatal("the program does not answer")
-		}
-	}
 }

@@ -54,7 +54,8 @@ func parse(env environment) (o options, err error) {
 	flags.BoolVar(&o.about, "version", false, "print the version, and end")
 	flags.StringVar(&o.feed, "feed", "", "`socket` of the source of pods (docs/ambient-feed.md)")
 	flags.StringVar(&o.events, "events", "", "`socket` to make for the CNI plugin, in a directory that no other user may write to")
-	flags.StringVar(&o.proxy, "proxy", "", "`socket` to make for the node's proxy, likewise; not used with mode node")
+	flags.StringVar(&o.proxy, "proxy", "",
+		"`socket` to make for the proxy in the pods, likewise; with mode node it is for pods that move from mode in-pod")
 	flags.StringVar(&o.journal, "journal", "",
 		"`directory` of the records, for this program alone; it has to end with the node's boot, as /run does. "+
 			"Beside it is a lock, with the suffix .lock, and with mode node a file about the node's proxies, with the suffix .node.json")

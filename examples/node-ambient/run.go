@@ -77,9 +77,6 @@ func serveInTurn(ctx context.Context, o options, report *reporter, log *slog.Log
 // serve runs the agent, with its feed and the plugin's socket, until the context ends, one of them
 // fails, or a newer process takes over. What takes time and writes nothing comes before the turn.
 func serve(ctx context.Context, o options, started time.Duration, report *reporter, log *slog.Logger) (err error) {
-	if err := o.checkForm(); err != nil {
-		return err
-	}
 	captures, err := newForm(ctx, o, report, log)
 	if err != nil {
 		return err
@@ -95,9 +92,6 @@ func serve(ctx context.Context, o options, started time.Duration, report *report
 		return err
 	}
 	defer func() { err = errors.Join(err, turn.close()) }()
-	if err := o.checkForm(); err != nil { // the process before may have captured pods since
-		return err
-	}
 	return work(ctx, o, captures, turn, report, log)
 }
 

@@ -14,8 +14,17 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Owner owns the rules of ambient mode, in the pods and on the host.
-const Owner interception.Owner = "istio-ambient"
+// The owners of the rules of ambient mode. Each form of capture has its own, so that both can stand
+// on a node while its pods move from one to the other.
+const (
+	// Owner is that of mode in-pod, in the pods and on the host.
+	Owner interception.Owner = "istio-ambient"
+	// NodeOwner is that of mode node, on the host and in the proxy's namespace.
+	NodeOwner interception.Owner = "istio-node"
+)
+
+// Owners returns both owners.
+func Owners() []interception.Owner { return []interception.Owner{Owner, NodeOwner} }
 
 // The values of [Config.Mode].
 const (
@@ -27,7 +36,7 @@ const (
 type Config struct {
 	// Mode is where pods are captured: "in-pod", in their own namespaces, or "node", in the node's.
 	// Empty is in-pod. With node, Closed is as in-pod, existing connections stay as they are, and
-	// DrainTimeout and NoBranches have no effect.
+	// DrainTimeout and NoBranches are for pods that move from the other mode.
 	Mode string `json:"mode,omitempty"`
 	// Way is the kind of the wires between the node's namespace and the proxy's: "veth" or "vxlan".
 	// Empty is veth. It is for Mode node alone.

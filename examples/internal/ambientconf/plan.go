@@ -43,11 +43,11 @@ func (c Config) wholeNodePlan(facts interception.Facts) (*interception.Plan, err
 	} else {
 		proxy.Node = netip.MustParseAddr("192.0.2.1")
 	}
-	host, err := ambient.NodePlan(proxy, NodeNumbers(), facts, Owner)
+	host, err := ambient.NodePlan(proxy, NodeNumbers(), facts, NodeOwner)
 	if err != nil {
 		return nil, err
 	}
-	inProxy, err := ambient.ProxyPlan(proxy, NodeNumbers(), facts, Owner)
+	inProxy, err := ambient.ProxyPlan(proxy, NodeNumbers(), facts, NodeOwner)
 	if err != nil {
 		return nil, err
 	}

@@ -163,7 +163,7 @@ func TestStandingHasNotTheAgentsOwn(t *testing.T) {
 	in := sandboxtest.NewPod(t).Netns
 	plan, err := ambient.NodePlan(ambient.NodeProxy{
 		Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Way: ambient.WayVXLAN, Node: netip.MustParseAddr("192.0.2.2"), Generation: 1,
-	}, ambient.IstioNodeNumbers(), interception.Facts{IPv6: true, LoopbackIPv6: true}, ambientconf.Owner)
+	}, ambient.IstioNodeNumbers(), interception.Facts{IPv6: true, LoopbackIPv6: true}, ambientconf.NodeOwner)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func standing(ctx context.Context, in *interception.Netns) (s collision.Standing
 	if err != nil {
 		return s, err
 	}
-	state, err := dataplane.Observe(ctx, in, ambientconf.Owner)
+	state, err := dataplane.Observe(ctx, in, ambientconf.NodeOwner)
 	if err != nil {
 		return s, fmt.Errorf("read the rules: %w", err)
 	}
@@ -77,7 +77,7 @@ func rulesOf(s *collision.Standing) error {
 			return fmt.Errorf("list policy rules: %w", err)
 		}
 		for _, rule := range rules {
-			if rule.Protocol == route.Protocol(ambientconf.Owner) {
+			if isOwnProtocol(rule.Protocol) {
 				continue
 			}
 			seen := interception.PolicyRule{
@@ -101,7 +101,7 @@ func routesOf(s *collision.Standing) error {
 			return fmt.Errorf("list routes: %w", err)
 		}
 		for _, r := range routes {
-			if r.Protocol == netlink.RouteProtocol(route.Protocol(ambientconf.Owner)) {
+			if isOwnProtocol(uint8(r.Protocol)) {
 				continue
 			}
 			seen := interception.Route{Destination: prefixOf(r.Dst), Table: interception.RoutingTable(r.Table)}
@@ -150,7 +150,14 @@ func portsOf(s *collision.Standing) error {
 }
 
 // isOwn reports whether a link is the agent's.
-func isOwn(link netlink.Link) bool { return link.Attrs().Alias == "meshcni "+string(ambientconf.Owner) }
+func isOwn(link netlink.Link) bool {
+	return link.Attrs().Alias == "meshcni "+string(ambientconf.NodeOwner)
+}
+
+// isOwnProtocol reports whether a route or a policy rule is the agent's, in either form of capture.
+func isOwnProtocol(protocol uint8) bool {
+	return slices.ContainsFunc(ambientconf.Owners(), func(owner interception.Owner) bool { return route.Protocol(owner) == protocol })
+}
 
 // prefixOf returns a prefix; the zero Prefix for none.
 func prefixOf(n *net.IPNet) netip.Prefix {

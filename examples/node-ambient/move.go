@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/examples/internal/ambientconf"
+)
+
+// move takes the pods of the node from the form of capture in which they are to the one that the
+// settings ask for, one at a time. The agent of the new form works as it always does. Beside it
+// that of the former form keeps the pods that it has. Each pod that the new agent has captured is
+// withdrawn by the former one. A pod that the new form cannot capture stays in the former.
+//
+// A pod is between both forms from its capture in the new one until the former captures no new
+// connection of it. The connections that the former has captured go on as in each withdrawal,
+// while other pods move.
+type move struct {
+	to, from formAgent
+	ended    func() // is called when the former agent has ended
+	toPods   bool   // the new form captures the pods in their own namespaces
+	fork     *fork
+	log      *slog.Logger
+	news     chan struct{} // has a value if there is something to decide
+
+	mu    sync.Mutex
+	left  map[string]*leaving // the pods that the former agent has, by UID
+	queue []string            // those that could be captured by the new one
+	next  orders              // what is to be done since the last decision
+	turn  string              // the one that may be; empty if none
+	over  bool                // the former agent has ended
+}
+
+// leaving is a pod on its way.
+type leaving struct {
+	free      bool // it may be captured out of turn: its sandbox is new, or it was between both forms at the start
+	captured  bool // by the new agent
+	withdrawn bool // the former agent was asked to withdraw it
+	passed    bool // the former agent captures no new connection of it
+
+	// told is set when the agent on the node has asked which proxy takes the pod's tunnels, and the
+	// answer has changed. It has obeyed when it tells of the pod after that: with toPods the tunnels
+	// pass by it then (shared), and otherwise it captures them (closed unshared).
+	told, shared bool
+	unshared     chan struct{}
+
+	step ambient.Step // what the new agent told last
+}
+
+// hasFailed reports whether the new agent does not capture the pod although it may: it has failed
+// since it told of the pod last, or something else has to be done first. Before it takes a step it
+// tells of that together with an earlier failure.
+func (p *leaving) hasFailed(now agent.Pod) bool {
+	failed := now.Err != nil && (now.Step == "" || now.Step == p.step)
+	return failed || !now.Wanted.Enrolled || now.Seen.Proxy != ambient.ProxyServes
+}
+
+// isCaptured reports whether an agent has captured a pod.
+func isCaptured(pod agent.Pod) bool {
+	return pod.Err == nil && pod.Step == "" && pod.Wanted.Enrolled && pod.Seen.InSets && pod.Seen.Rules == ambient.PlannedRules
+}
+
+func newMove(from *former, fork *fork, log *slog.Logger) *move {
+	m := &move{toPods: from.mode == ambientconf.ModeNode, fork: fork, log: log, news: make(chan struct{}, 1), left: map[string]*leaving{}}
+	for _, uid := range from.pods {
+		m.left[uid] = &leaving{free: slices.Contains(from.both, uid), unshared: make(chan struct{})}
+	}
+	signal(m.news)
+	return m
+}
+
+// held reports whether the new agent must not capture a pod yet.
+func (m *move) held(uid string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.left[uid]
+	return p != nil && !p.free && (m.turn != uid || m.toPods && !p.shared)
+}
+
+// inFormer reports whether the proxy in a pod takes its new connections, where the pods move to the
+// node's form.
+func (m *move) inFormer(uid string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.left[uid]
+	if p == nil {
+		return false
+	}
+	p.told = p.told || p.passed
+	return !p.passed
+}
+
+// inNew reports whether the proxy in a pod takes its new connections, or is about to, where the
+// pods move to the form in the pods.
+func (m *move) inNew(uid string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.left[uid]
+	if p == nil || !p.free && !p.captured && m.turn != uid {
+		return false
+	}
+	p.told = true
+	return true
+}
+
+// has reports whether the former agent has a pod.
+func (m *move) has(uid string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.left[uid] != nil
+}
+
+// isOver reports whether the former agent has ended.
+func (m *move) isOver() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.over
+}
+
+// release lets a pod be captured out of turn.
+func (m *move) release(uid string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.left[uid]; p != nil {
+		p.free = true
+		m.turnLocked(uid)
+		signal(m.news)
+	}
+}
+
+// see is told how far the new agent is with a pod.
+func (m *move) see(pod agent.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.left[pod.UID]
+	if p == nil {
+		return
+	}
+	switch {
+	case pod.Step == ambient.StepAwaitTurn:
+		if m.turn != pod.UID && !slices.Contains(m.queue, pod.UID) {
+			m.queue = append(m.queue, pod.UID)
+		}
+	case isCaptured(pod):
+		p.captured = true
+	case m.turn == pod.UID && !p.captured && p.hasFailed(pod):
+		m.turn, p.told, p.shared = "", false, false // the pod stays in the former form, and others go on
+		m.next.former = append(m.next.former, pod.UID)
+	}
+	p.step = pod.Step
+	if pod.Err == nil && !m.toPods {
+		p.unshare()
+	}
+	signal(m.news)
+}
+
+// unshare notes that the agent on the node captures the tunnels to the pod, if it was told to.
+func (p *leaving) unshare() {
+	if p.told && !p.shared {
+		p.shared = true
+		close(p.unshared)
+	}
+}
+
+// seeFormer is told how far the former agent is with a pod. Before the proxy in a pod forgets it,
+// the node has to capture the tunnels that come to the pod.
+func (m *move) seeFormer(pod agent.Pod) {
+	if unshared := m.noteFormer(pod); unshared != nil && pod.Step == ambient.StepWithdraw {
+		select {
+		case <-unshared:
+		case <-time.After(unsharePatience):
+			m.log.Warn("new tunnels to a pod may still go to its own proxy, which forgets it", "uid", pod.UID)
+		}
+	}
+}
+
+// unsharePatience is how long the former agent waits for the new one, which has one set to edit.
+const unsharePatience = 5 * time.Second
+
+// noteFormer is seeFormer, and returns for what the former agent has to wait.
+func (m *move) noteFormer(pod agent.Pod) (unshared chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.left[pod.UID]
+	if p == nil {
+		return nil
+	}
+	switch {
+	case pod.Wanted.Enrolled:
+		if !p.shared && p.told && pod.Err == nil {
+			p.shared, m.next.new = true, append(m.next.new, pod.UID)
+		}
+	case pod.Step == "" && pod.Err == nil:
+		delete(m.left, pod.UID)
+		m.next.new = append(m.next.new, pod.UID)
+	case pod.Seen.Rules == ambient.DrainingRules && !p.passed:
+		p.passed, m.next.new = true, append(m.next.new, pod.UID)
+	}
+	signal(m.news)
+	if m.toPods || !p.captured {
+		return nil
+	}
+	return p.unshared
+}
+
+// gone notes that the former agent does not have a pod any more.
+func (m *move) gone(uid string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.left, uid)
+	m.next.new = append(m.next.new, uid)
+	signal(m.news)
+}
+
+// turnLocked has a pod looked at that may be captured in the new form. The form in the pods waits
+// until the former agent knows. The caller holds mu.
+func (m *move) turnLocked(uid string) {
+	if m.toPods {
+		m.next.former = append(m.next.former, uid)
+	} else {
+		m.next.new = append(m.next.new, uid)
+	}
+}
+
+// orders are the pods that the agents have to do something with.
+type orders struct {
+	withdraw    []string // the former agent
+	new, former []string // to look at, by the agents of these forms
+}
+
+// decide returns what is to be done, and whether no pod is left in the former form.
+func (m *move) decide() (next orders, done bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	busy := false
+	for uid, p := range m.left {
+		if p.captured && !p.withdrawn {
+			p.withdrawn = true
+			m.next.withdraw = append(m.next.withdraw, uid)
+		}
+		busy = busy || !p.passed && (p.captured || uid == m.turn)
+	}
+	if !busy {
+		m.turn = ""
+		m.queue = slices.DeleteFunc(m.queue, func(uid string) bool { return m.left[uid] == nil || m.left[uid].captured })
+		if len(m.queue) > 0 {
+			m.turn, m.queue = m.queue[0], m.queue[1:]
+			m.turnLocked(m.turn)
+		}
+	}
+	next, m.next = m.next, orders{}
+	return next, len(m.left) == 0
+}
+
+// run runs both agents until the context ends or one of them fails. The former one ends when it has
+// no pod any more.
+func (m *move) run(ctx context.Context) error {
+	working, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var group sync.WaitGroup
+	group.Go(func() { end(m.fork.run(working)) })
+	group.Go(func() { end(m.to.run(working)) })
+	group.Go(func() {
+		if err := m.retire(working); err != nil {
+			end(err)
+		}
+	})
+	group.Wait()
+	return context.Cause(working)
+}
+
+// retire runs the former agent until it has no pod any more.
+func (m *move) retire(ctx context.Context) error {
+	retiring, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		defer stop()
+		ended <- m.from.run(retiring)
+	}()
+	err := m.moveAll(retiring)
+	if err == nil {
+		err = m.from.operators.Withdraw(retiring, func(agent.Pod) {}) // with what it has on the host
+	}
+	if err == nil {
+		m.end()
+	}
+	stop()
+	failed := <-ended
+	switch {
+	case err != nil && ctx.Err() == nil:
+		return errors.Join(failed, err)
+	case err != nil:
+		return nil //nolint:nilerr // the process ends
+	}
+	m.fork.branches[1].close()
+	m.ended()
+	m.log.Info("all pods of the node are captured in the new form, and nothing of the former is left")
+	return nil
+}
+
+// end notes that the former agent ends.
+func (m *move) end() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.over = true
+}
+
+// moveAll moves one pod after the other, until none is left.
+func (m *move) moveAll(ctx context.Context) error {
+	working, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var group sync.WaitGroup
+	defer group.Wait()
+	for {
+		next, done := m.decide()
+		if done {
+			return nil
+		}
+		for _, uid := range next.withdraw {
+			group.Go(func() {
+				if err := m.withdraw(working, uid); err != nil {
+					end(err)
+				}
+			})
+		}
+		for _, uid := range next.former {
+			m.from.operators.Look(uid)
+		}
+		for _, uid := range next.new {
+			m.to.operators.Look(uid)
+		}
+		select {
+		case <-m.news:
+		case <-working.Done():
+			return context.Cause(working)
+		}
+	}
+}
+
+// withdraw has the former agent withdraw a pod that the new one has captured.
+func (m *move) withdraw(ctx context.Context, uid string) error {
+	m.log.Info("a pod is captured in the new form, and leaves the former", "uid", uid)
+	err := m.from.operators.Withdraw(ctx, func(agent.Pod) {}, uid)
+	if err != nil && !errors.Is(err, agent.ErrUnknownPod) {
+		return err
+	}
+	m.gone(uid)
+	return nil
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/examples/internal/ambientconf"
+)
+
+var errNoRoom = errors.New("no room")
+
+// moves is a move with agents that do what they are told at once.
+type moves struct {
+	t *testing.T
+	*move
+
+	captured, former map[string]bool // by the agents
+	draining         map[string]bool // by the former agent
+	refused          map[string]bool // by the new agent
+}
+
+func newMoves(t *testing.T, mode string, pods int, both ...string) *moves {
+	t.Helper()
+	of := &former{mode: mode, both: both}
+	m := &moves{t: t, captured: map[string]bool{}, former: map[string]bool{}, draining: map[string]bool{}, refused: map[string]bool{}}
+	for i := range pods {
+		uid := fmt.Sprintf("pod-%d", i)
+		of.pods = append(of.pods, uid)
+		m.former[uid] = true
+	}
+	m.move = newMove(of, newFork(nil), slog.New(slog.DiscardHandler))
+	return m
+}
+
+// lookAsFormer has the former agent look at a pod.
+func (m *moves) lookAsFormer(uid string) {
+	m.t.Helper()
+	if m.former[uid] {
+		m.inNew(uid)
+		m.seeFormer(agent.Pod{UID: uid, Wanted: ambient.Wanted{Enrolled: true}})
+	}
+}
+
+// look has the new agent look at a pod. No more than one pod is captured by both, but for those
+// that drain.
+func (m *moves) look(uid string) {
+	m.t.Helper()
+	pod := agent.Pod{UID: uid, Wanted: ambient.Wanted{Enrolled: true}, Seen: ambient.Seen{Proxy: ambient.ProxyServes}}
+	switch {
+	case !m.captured[uid] && m.held(uid):
+		pod.Step = ambient.StepAwaitTurn
+	case m.refused[uid]:
+		pod.Step = ambient.StepEnter
+		m.see(pod)
+		pod.Err = errNoRoom
+	default:
+		m.captured[uid] = true
+		pod.Seen.InSets, pod.Seen.Rules = true, ambient.PlannedRules
+	}
+	m.see(pod)
+	between := 0
+	for other := range m.captured {
+		if m.former[other] && !m.draining[other] {
+			between++
+		}
+	}
+	if between > 1 {
+		m.t.Errorf("%d pods are between both forms", between)
+	}
+}
+
+// settle decides and obeys until nothing more is decided. It returns the pods that the former agent
+// was asked to withdraw, and whether all is done.
+func (m *moves) settle() (withdrawn []string, done bool) {
+	m.t.Helper()
+	for {
+		next, done := m.decide()
+		if len(next.withdraw)+len(next.new)+len(next.former) == 0 {
+			return withdrawn, done
+		}
+		withdrawn = append(withdrawn, next.withdraw...)
+		for _, uid := range next.former {
+			m.lookAsFormer(uid)
+		}
+		for _, uid := range next.new {
+			m.look(uid)
+		}
+	}
+}
+
+func (m *moves) drains(uid string) {
+	m.draining[uid] = true
+	m.seeFormer(agent.Pod{UID: uid, Step: ambient.StepAwaitDrained, Seen: ambient.Seen{Rules: ambient.DrainingRules}})
+}
+
+func (m *moves) leaves(uid string) {
+	delete(m.former, uid)
+	m.seeFormer(agent.Pod{UID: uid})
+}
+
+// TestMoveIsOneAtATime moves pods in any order of events, in both directions: a pod is not captured
+// in the new form before the one before has left the former, or drains.
+func TestMoveIsOneAtATime(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{ambientconf.ModeInPod, ambientconf.ModeNode} {
+		m := newMoves(t, mode, 5)
+		order := slices.Collect(func(yield func(string) bool) {
+			for uid := range m.former {
+				if !yield(uid) {
+					return
+				}
+			}
+		})
+		rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		for _, uid := range order {
+			m.look(uid)
+		}
+		moved := 0
+		for {
+			withdrawn, done := m.settle()
+			if done {
+				break
+			}
+			if len(withdrawn) != 1 {
+				t.Fatalf("from %s: the former agent has to withdraw %v, want one", mode, withdrawn)
+			}
+			if moved++; mode == ambientconf.ModeInPod && moved%2 == 0 {
+				m.drains(withdrawn[0])
+				if next, _ := m.settle(); len(next) != 1 {
+					t.Errorf("while one drains, the former agent has to withdraw %v, want the next", next)
+				} else {
+					m.leaves(next[0])
+					moved++
+				}
+			}
+			m.leaves(withdrawn[0])
+		}
+		if moved != 5 || len(m.captured) != 5 {
+			t.Errorf("from %s: %d pods have moved, %d are captured, want 5", mode, moved, len(m.captured))
+		}
+	}
+}
+
+// TestMoveGoesPastARefusedPod has a pod that the new form cannot capture: it stays in the former
+// form, and the others move.
+func TestMoveGoesPastARefusedPod(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{ambientconf.ModeInPod, ambientconf.ModeNode} {
+		m := newMoves(t, mode, 3)
+		m.refused["pod-0"] = true
+		for range 3 { // its agent tries again and again
+			for _, uid := range []string{"pod-0", "pod-1", "pod-2"} {
+				m.look(uid)
+				withdrawn, _ := m.settle()
+				for _, uid := range withdrawn {
+					m.leaves(uid)
+				}
+			}
+		}
+		if _, done := m.settle(); done || len(m.former) != 1 || !m.former["pod-0"] || m.captured["pod-0"] {
+			t.Errorf("from %s: the former form has %v, the new one %v, done %t", mode, m.former, m.captured, done)
+		}
+		delete(m.refused, "pod-0")
+		m.look("pod-0")
+		withdrawn, _ := m.settle()
+		if !slices.Equal(withdrawn, []string{"pod-0"}) {
+			t.Errorf("from %s: the former agent has to withdraw %v, want pod-0", mode, withdrawn)
+		}
+	}
+}
+
+// TestMoveOutOfTurn has pods that do not wait: one with a new sandbox, one that was between both
+// forms when the process before was killed, and one that the former form does not have.
+func TestMoveOutOfTurn(t *testing.T) {
+	t.Parallel()
+	m := newMoves(t, ambientconf.ModeNode, 3, "pod-0")
+	m.release("pod-1")
+	for uid, want := range map[string]bool{"pod-0": false, "pod-1": false, "pod-2": true, "other": false} {
+		if m.held(uid) != want {
+			t.Errorf("%s is held: %t, want %t", uid, !want, want)
+		}
+	}
+	if !m.inNew("pod-0") || m.inNew("pod-2") || m.inNew("other") {
+		t.Error("the tunnels of the wrong pods are let pass")
+	}
+}
+
+// changes are a feed.
+type changes chan ambient.Change
+
+func (c changes) Next(ctx context.Context) (ambient.Change, error) {
+	select {
+	case change := <-c:
+		return change, nil
+	case <-ctx.Done():
+		return ambient.Change{}, ctx.Err()
+	}
+}
+
+// TestFork has two agents learn the same, until one of them has ended.
+func TestFork(t *testing.T) {
+	t.Parallel()
+	s := make(changes)
+	f := newFork(s)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- f.run(ctx) }()
+	for i := range 3 {
+		if i == 2 {
+			f.branches[1].close()
+		}
+		s <- ambient.Change{Gone: []string{fmt.Sprint(i)}}
+		for j, b := range f.branches {
+			if i == 2 && j == 1 {
+				continue
+			}
+			if change, err := b.Next(ctx); err != nil || !slices.Equal(change.Gone, []string{fmt.Sprint(i)}) {
+				t.Errorf("branch %d tells %v, %v", j, change, err)
+			}
+		}
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the fork ends with %v", err)
+	}
+	if _, err := f.branches[1].Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a closed branch tells more, %v", err)
+	}
+}

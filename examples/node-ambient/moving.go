@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podnetns"
+)
+
+// moving is the agent of a node whose pods move: that of the new form, with regard for the pods
+// that the former one still has.
+type moving struct {
+	meshAgent // the new form's
+
+	move *move
+}
+
+// Enrol implements podAgent: a new sandbox is captured in the new form at once.
+func (m moving) Enrol(ctx context.Context, pod podnetns.Pod, namespace *os.File) (interception.Decision, error) {
+	m.move.release(pod.UID)
+	return m.move.to.plugin.Enrol(ctx, pod, namespace)
+}
+
+// Leave implements podAgent: each agent gives the sandbox up.
+func (m moving) Leave(ctx context.Context, pod podnetns.Pod, namespace *os.File) (held bool, err error) {
+	held, err = m.move.to.plugin.Leave(ctx, pod, namespace)
+	if m.move.isOver() {
+		return held, err
+	}
+	former, failed := m.move.from.plugin.Leave(ctx, pod, namespace)
+	if errors.Is(failed, agent.ErrStopped) && m.move.isOver() {
+		failed = nil // it has ended since
+	}
+	return held || former, errors.Join(err, failed)
+}
+
+// Withdraw implements meshAgent: the new agent captures no pod of these any more, and then the
+// former one withdraws those that it has.
+func (m moving) Withdraw(ctx context.Context, progress func(agent.Pod), uids ...string) error {
+	if m.move.isOver() {
+		return m.meshAgent.Withdraw(ctx, progress, uids...)
+	}
+	var former []string
+	for _, uid := range uids {
+		if m.move.has(uid) {
+			former = append(former, uid)
+		}
+	}
+	err := m.meshAgent.Withdraw(ctx, func(pod agent.Pod) {
+		if !m.move.has(pod.UID) {
+			progress(pod)
+		}
+	}, uids...)
+	unknown := errors.Is(err, agent.ErrUnknownPod) && len(former) == len(uids) // to the new agent alone
+	if err != nil && !unknown || len(uids) > 0 && len(former) == 0 {
+		return err
+	}
+	return m.withdrawFormer(ctx, progress, former)
+}
+
+// withdrawFormer has the former agent withdraw pods; all if none is named.
+func (m moving) withdrawFormer(ctx context.Context, progress func(agent.Pod), former []string) error {
+	failed := m.move.from.operators.Withdraw(ctx, progress, former...)
+	if errors.Is(failed, agent.ErrStopped) && m.move.isOver() || errors.Is(failed, agent.ErrUnknownPod) {
+		failed = nil // they have moved since
+	}
+	return failed
+}
+
+// statuses writes the statuses of the new form. A pod that the former captures is not "pending".
+type statuses struct {
+	agent.Annotator
+
+	move *move
+}
+
+// Annotate implements [agent.Annotator].
+func (s statuses) Annotate(pod interception.Pod, status ambient.Status) {
+	if status == ambient.StatusPending && s.move.has(pod.UID) {
+		return
+	}
+	s.Annotator.Annotate(pod, status)
+}
+
+// hostErrors joins what the agents say of the host.
+type hostErrors struct {
+	tell func(error)
+
+	mu   sync.Mutex
+	errs [2]error
+}
+
+// of returns what one of the agents tells.
+func (h *hostErrors) of(one int) func(error) {
+	return func(err error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.errs[one] == nil && err == nil {
+			return
+		}
+		h.errs[one] = err
+		h.tell(errors.Join(h.errs[:]...))
+	}
+}
