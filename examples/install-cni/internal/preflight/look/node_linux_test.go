@@ -157,28 +157,31 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// TestStandingHasNotTheAgentsOwn applies the plan of the node, by tunnels: nothing is found then.
+// TestStandingHasNotTheAgentsOwn applies the plan of the node, by tunnels, with each dataplane:
+// nothing is found then.
 func TestStandingHasNotTheAgentsOwn(t *testing.T) {
 	t.Parallel()
-	in := sandboxtest.NewPod(t).Netns
 	plan, err := ambient.NodePlan(ambient.NodeProxy{
 		Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Way: ambient.WayVXLAN, Node: netip.MustParseAddr("192.0.2.2"), Generation: 1,
 	}, ambient.IstioNodeNumbers(), interception.Facts{IPv6: true, LoopbackIPv6: true}, ambientconf.NodeOwner)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dataplane, err := nftables.New(nftables.Options{})
-	if err == nil {
-		err = dataplane.Apply(t.Context(), in, plan)
-	}
+	candidates, err := standard.Candidates(nftables.Options{}, iptables.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings := ambientconf.Config{Mode: ambientconf.ModeNode, Way: "vxlan", ProxyNamespace: "mesh"}
-	v := Node(t.Context(), Options{NetDir: t.TempDir(), Proc: procOf(t, in.File()), Settings: settings})
-	found, err := preflight.NodeFindings(v, ambient.IstioNodeNumbers(), ambient.WayVXLAN)
-	if err != nil || len(found) > 0 {
-		t.Errorf("the findings are %+v, %v", found, err)
+	for _, c := range candidates {
+		in := sandboxtest.NewPod(t).Netns
+		if err := c.Dataplane.Apply(t.Context(), in, plan); err != nil {
+			t.Fatal(err)
+		}
+		settings := ambientconf.Config{Mode: ambientconf.ModeNode, Way: "vxlan", ProxyNamespace: "mesh"}
+		v := Node(t.Context(), Options{NetDir: t.TempDir(), Proc: procOf(t, in.File()), Settings: settings})
+		found, err := preflight.NodeFindings(v, ambient.IstioNodeNumbers(), ambient.WayVXLAN)
+		if err != nil || len(found) > 0 {
+			t.Errorf("%s: the findings are %+v, %v", c.Name, found, err)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ func standing(ctx context.Context, in *interception.Netns) (s collision.Standing
 	if err != nil {
 		return s, fmt.Errorf("read the rules: %w", err)
 	}
-	s.Chains = state.Foreign
+	s.Chains = slices.DeleteFunc(state.Foreign, isOwnChain)
 	return s, namespace.Run(in.File(), func() error {
 		for _, read := range []func(*collision.Standing) error{linksOf, rulesOf, routesOf, portsOf} {
 			if err := read(&s); err != nil {
@@ -152,6 +152,14 @@ func portsOf(s *collision.Standing) error {
 // isOwn reports whether a link is the agent's.
 func isOwn(link netlink.Link) bool {
 	return link.Attrs().Alias == "meshcni "+string(ambientconf.NodeOwner)
+}
+
+// isOwnChain reports whether a chain is the agent's, in either form of capture, by package nftables
+// or by package iptables.
+func isOwnChain(c interception.ForeignChain) bool {
+	return slices.ContainsFunc(ambientconf.Owners(), func(owner interception.Owner) bool {
+		return c.Table == "inet "+string(owner) || c.Hook == "" && strings.HasPrefix(c.Name, strings.ToUpper(string(owner))+"_")
+	})
 }
 
 // isOwnProtocol reports whether a route or a policy rule is the agent's, in either form of capture.
