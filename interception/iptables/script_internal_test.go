@@ -103,6 +103,7 @@ func TestCommitOrder(t *testing.T) {
 			"marks", chain("nat", "-m mark --mark 0x1 -j A"), chain("nat", "-j B") + chain("mangle", "-j MARK --set-xmark 0x1/0x1"),
 			"filter mangle nat filter", true,
 		},
+		{"all go, with marks", chain("nat", "-m mark --mark 0x1 -j A") + chain("mangle", "-j MARK --set-xmark 0x1/0x1"), "", "filter mangle nat filter", true},
 		{"marks of its own", chain("nat", "-j A"), chain("nat", "-j B") + chain("mangle", "-m mark --mark 0x1 -j MARK --set-xmark 0x1/0x1"), "mangle nat", false},
 	} {
 		lines := script(wanted(t, test.from), wanted(t, test.to), "M_")
