@@ -19,9 +19,9 @@ type Wanted struct {
 	// start while the API server is away. What the pod had is restored, and its status annotation
 	// stays as it is.
 	Kept bool
-	// Held, beside Enrolled, reports that the pod is captured elsewhere, in another form of capture
-	// that gives its pods up one at a time, and that it is not this pod's turn. What serves the pod
-	// is made ready, and nothing captures it yet, also with Closed.
+	// Held, beside Enrolled, reports that another form still captures the pod, and gives its pods up
+	// one at a time, and that it is not this pod's turn. The agent makes ready what serves the pod,
+	// and captures nothing yet, even with Closed.
 	Held bool
 	// Gone reports that the pod does not exist any more. Its namespace ends without help, and the
 	// API server has no object to annotate.

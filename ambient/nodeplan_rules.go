@@ -21,11 +21,11 @@ func original(mark interception.MarkBits) interception.Match {
 	return interception.Match{ConnMark: interception.Is(mark), Direction: interception.DirectionOriginal}
 }
 
-// The jumps let those packets alone into the chains that a rule there can match: the first ones of
-// TCP connections, those of connections with a mark, and those that come by a wire. The first
-// packet decides whether a connection gets a mark. Without one it is not captured, also if its pod
-// becomes a member of the set later, so that its further packets need no rule. An ICMP error has
-// the mark of the connection that it is about, and a packet of no connection has none.
+// Only packets that a rule of a chain can match jump into it: the first packets of TCP connections,
+// packets of connections with a mark, and packets that come by a wire. The first packet decides
+// whether a connection gets a mark. A connection without one is not captured, even if its pod
+// becomes a member of the set later, so its further packets need no rule. An ICMP error has the
+// mark of the connection that it is about, and a packet of no connection has none.
 
 // marked narrows a jump to the packets of connections that have one of these marks, of whatever
 // generation.

@@ -121,8 +121,8 @@ type Options struct {
 	// the agent. [Agent.Look] tells of a change. If nil, no pod is held.
 	Held func(uid string) bool
 	// Retiring makes the agent keep the pods of its journal, as long as they are to be in the mesh,
-	// and enrol no other: another form of capture takes the pods over, and the caller withdraws each
-	// that it has.
+	// and enrol no other. Another form of capture takes the pods over, and the caller withdraws each
+	// pod that has moved.
 	Retiring bool
 	// Count is called for what metrics count, from several goroutines. It must not wait, and not call
 	// the agent. It may be nil.

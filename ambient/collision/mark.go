@@ -65,9 +65,9 @@ func planMarks(p *interception.Plan) (used marks) {
 	return marks{widest(numbers(used.packet)), widest(numbers(used.connection))}
 }
 
-// numbers returns the marks but those that only stand for the absence of others, as in a condition
-// that no mark of the plan is set: such a sum is not a number that anyone has chosen. All of its
-// bits are those of the others, so nothing that clashes with it is missed.
+// numbers leaves out marks that only stand for the absence of others, as in a condition that no
+// mark of the plan is set. Such a sum is not a number that anyone has chosen, and the other marks
+// have all of its bits, so no clash is missed.
 func numbers(all []interception.MarkBits) []interception.MarkBits {
 	var chosen interception.Mark
 	for _, m := range all {

@@ -25,9 +25,9 @@
 // ambient/agent/nodemode). There is no socket for the proxy then, and no record: the host's sets
 // say which pods are captured, and a file beside the records which proxies have interfaces.
 //
-// If the mode is another one than that of the process before, the pods of the node move one at a
-// time. The agent of the former form runs, too, until it has no pod any more. For this, the proxies
-// of both forms have to be there, and the program takes the proxy's socket with each mode.
+// If the mode has changed since the last process ran, the pods of the node move one at a time. The
+// agent of the former form runs, too, until it has no pod any more. A move needs the proxies of
+// both forms, so the program takes the proxy's socket in each mode.
 //
 // # Two processes
 //

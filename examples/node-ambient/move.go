@@ -16,12 +16,12 @@ import (
 )
 
 // move takes the pods of the node from the form of capture in which they are to the one that the
-// settings ask for, one at a time. The agent of the new form works as it always does. Beside it
-// that of the former form keeps the pods that it has. Each pod that the new agent has captured is
-// withdrawn by the former one. A pod that the new form cannot capture stays in the former.
+// settings ask for, one at a time. The agent of the new form works as it always does. Beside it,
+// the agent of the former form keeps the pods that it has, and withdraws each pod that the new
+// agent has captured. A pod that the new form cannot capture stays in the former.
 //
 // A pod is between both forms from its capture in the new one until the former captures no new
-// connection of it. The connections that the former has captured go on as in each withdrawal,
+// connection of it. The connections that the former agent has captured go on as in any withdrawal,
 // while other pods move.
 type move struct {
 	to, from formAgent
@@ -47,8 +47,9 @@ type leaving struct {
 	passed    bool // the former agent captures no new connection of it
 
 	// told is set when the agent on the node has asked which proxy takes the pod's tunnels, and the
-	// answer has changed. It has obeyed when it tells of the pod after that: with toPods the tunnels
-	// pass by it then (shared), and otherwise it captures them (closed unshared).
+	// answer has changed. That agent has obeyed when it tells of the pod after that. With toPods
+	// the node then leaves the tunnels alone (shared), and otherwise it captures them (unshared is
+	// closed).
 	told, shared bool
 	unshared     chan struct{}
 

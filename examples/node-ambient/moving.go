@@ -14,8 +14,8 @@ import (
 	"github.com/meshcni/meshcni/interception/podnetns"
 )
 
-// moving is the agent of a node whose pods move: that of the new form, with regard for the pods
-// that the former one still has.
+// moving is the agent of the new form on a node whose pods move. Events and requests about pods
+// that the former agent still has go to that agent, too.
 type moving struct {
 	meshAgent // the new form's
 

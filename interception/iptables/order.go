@@ -102,8 +102,8 @@ func interferes(beside []interception.TableKind, from, to ruleset) bool {
 func guardName(prefix string) string { return prefix + "0-GUARD" }
 
 // guardRule spares known connections: they are bound to the proxy, or to their former destination.
-// It also drops a packet that was on its way over the loopback device when the rules went that know
-// its mark, and that another dataplane's rules do not know: where all rules go, too.
+// The guard is needed also where all rules go. A packet may be on its way over the loopback device
+// with a mark that only these rules know, and another dataplane's rules would let it pass.
 const guardRule = `-m conntrack ! --ctstate RELATED,ESTABLISHED -m comment --comment "no connection begins while rules are replaced" -j DROP`
 
 // guarded reports whether a guard is in place: a process that added it ended before it removed it.

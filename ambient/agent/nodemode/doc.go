@@ -55,10 +55,11 @@
 //
 // # Change of the form of capture
 //
-// The pods of a node move from one form of capture to the other while the agents of both run. That
-// of the former form retires (Options.Retiring), and that of the new one waits for each pod's turn
-// (Options.Held). The caller withdraws a pod from the former agent when the new one has captured
-// it. Meanwhile the plan leaves the tunnels of a proxy in the pods alone (Options.InPod).
+// The pods of a node move from one form of capture to the other while the agents of both run. The
+// agent of the former form retires (Options.Retiring), and the agent of the new form waits for each
+// pod's turn (Options.Held). When the new agent has captured a pod, the caller withdraws it from
+// the former one. Meanwhile the plan does not touch the tunnels of a proxy in the pods
+// (Options.InPod).
 //
 // # Non-goals
 //

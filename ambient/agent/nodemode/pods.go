@@ -127,9 +127,9 @@ func (a *Agent) pass(ctx context.Context, e *entry) {
 	a.proceed(ctx, e, wanted)
 }
 
-// proceed is pass for a pod of which all is known, while the members are.
+// proceed goes on with a pass once the pod and the members of the host's sets are known.
 func (a *Agent) proceed(ctx context.Context, e *entry, wanted ambient.Wanted) {
-	if wanted.Enrolled { // a pod that leaves is shared to its end
+	if wanted.Enrolled { // a pod that leaves stays in the sets of shared pods until it has left
 		if err := a.share(ctx, e, e.addresses()); err != nil {
 			a.failed(ctx, e, wanted, ambient.StepEnter, err)
 			return

@@ -17,9 +17,9 @@ import (
 // The owners of the rules of ambient mode. Each form of capture has its own, so that both can stand
 // on a node while its pods move from one to the other.
 const (
-	// Owner is that of mode in-pod, in the pods and on the host.
+	// Owner owns the rules of mode in-pod, in the pods and on the host.
 	Owner interception.Owner = "istio-ambient"
-	// NodeOwner is that of mode node, on the host and in the proxy's namespace.
+	// NodeOwner owns the rules of mode node, on the host and in the proxy's namespace.
 	NodeOwner interception.Owner = "istio-node"
 )
 

@@ -8,9 +8,9 @@ import (
 	"github.com/meshcni/meshcni/ambient"
 )
 
-// Annotation tells what others have made of a pod's status annotation from what the agent itself
-// has written, which the feed may tell late, or not at all if another write came soon after. The
-// zero value is for a pod that the feed has not told of.
+// Annotation distinguishes changes of a pod's status annotation by other programs from the agent's
+// own writes. The feed may tell of an own write late, or not at all if another write followed soon.
+// The zero value is for a pod that the feed has not told of.
 type Annotation struct {
 	known   bool
 	told    ambient.Status   // last
@@ -28,9 +28,9 @@ func (a *Annotation) Write(status ambient.Status) {
 	}
 }
 
-// Tell notes the status that the feed tells, and reports whether the agent has to go by it: it is
-// the first one, or another one than before that the agent has not written. That may also be a
-// write of an earlier agent, or of this one before it dealt with the pod anew.
+// Tell notes the status that the feed tells, and reports whether the agent has to go by it: whether
+// it is the first one, or a change that the agent has not written. An earlier agent may have
+// written it, or this agent before the pod came back.
 func (a *Annotation) Tell(status ambient.Status) (news bool) {
 	if a.known && status == a.told {
 		return false
