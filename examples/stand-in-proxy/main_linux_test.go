@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -287,6 +288,31 @@ func (p *process) listening(want bool) {
 	}
 }
 
+// awaitNoListener waits until the proxy has closed the last of its listeners. It closes one after
+// the other, and until then a connection may be made that it never accepts.
+func (p *process) awaitNoListener() {
+	p.t.Helper()
+	numbers := ambient.IstioNumbers()
+	for listeners := 1; listeners > 0; {
+		listeners = 0
+		if err := p.pod.Do(func() error {
+			for _, file := range []string{"tcp", "tcp6"} { // proc_net_tcp of the kernel's documentation
+				text, err := os.ReadFile("/proc/thread-self/net/" + file)
+				if err != nil {
+					return err
+				}
+				for _, port := range []interception.Port{numbers.OutboundPort, numbers.InboundPort, numbers.TunnelPort} {
+					listening := fmt.Sprintf(`:%04X [0-9A-F]+:0000 0A `, uint16(port))
+					listeners += len(regexp.MustCompile(listening).FindAll(text, -1))
+				}
+			}
+			return nil
+		}); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
 // send makes a connection from the pod.
 func (p *process) send(want dataplanetest.Verdict) {
 	p.t.Helper()
@@ -317,11 +343,7 @@ func TestDrain(t *testing.T) {
 	p.signals <- syscall.SIGTERM
 	p.logged("draining", "1h0m0s")
 	p.logged("disconnected")
-	for listening := true; listening; {
-		if listening, err = p.witness.Listening(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	p.awaitNoListener()
 	if code := p.ready(); code != http.StatusInternalServerError {
 		t.Errorf("while it drains the probe is answered %d", code)
 	}
@@ -371,12 +393,9 @@ func TestLosesListeners(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	p.logged("pod served")
+	p.logged("snapshot complete") // which may come after the pod: until then the proxy is not ready
 	p.signals <- syscall.SIGUSR1
-	for listening, err := true, error(nil); listening; {
-		if listening, err = p.witness.Listening(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	p.awaitNoListener()
 	p.send(dataplanetest.Refused)
 	if code := p.ready(); code != http.StatusOK {
 		t.Errorf("the probe is answered %d", code)
@@ -388,6 +407,7 @@ func TestRefuses(t *testing.T) {
 	t.Parallel()
 	p := start(t, "-refuse", "no room")
 	p.logged("pod refused", "no room", "shop/web")
+	p.logged("snapshot complete")
 	if code := p.ready(); code != http.StatusInternalServerError {
 		t.Errorf("the probe is answered %d", code)
 	}
