@@ -148,3 +148,55 @@ func TestKilled(t *testing.T) {
 		}
 	})
 }
+
+// TestKilledFirst ends the first Apply of a plan after each of its commits: what becomes of a
+// connection is what the whole plan makes of it, or what happens without a plan. A former value of a
+// sysctl is remembered beside the rules.
+func TestKilledFirst(t *testing.T) {
+	t.Parallel()
+	plans := updatePlans(t)
+	ttl := interception.Sysctl{ID: "test.ttl", Key: "ipv4/ip_default_ttl", Value: 65, Why: "a former value to remember"}
+	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
+		t.Helper()
+		for _, name := range []string{"tproxy", "dns", "drop-invalid"} {
+			plan := &interception.Plan{Owner: plans[name].Owner, Objects: append(slices.Clone(plans[name].Objects), ttl)}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				pod, ns := newUpdatePod(t)
+				dp := dataplane(t, iptables.Options{Flavour: flavour})
+				without := outcomes(t, pod)
+				if err := dp.Apply(t.Context(), ns, plan); err != nil {
+					t.Fatal(err)
+				}
+				with := outcomes(t, pod)
+				for commits := 0; ; commits++ {
+					if err := dp.Remove(t.Context(), ns, plan.Owner); err != nil {
+						t.Fatal(err)
+					}
+					killed := &cut{commits: commits}
+					if err := dataplane(t, iptables.Options{Flavour: flavour, Runner: killed}).Apply(t.Context(), ns, plan); killed.killed != errors.Is(err, errKilled) {
+						t.Errorf("after %d commits: got %v", commits, err)
+					}
+					for i, now := range outcomes(t, pod) {
+						if now != with[i] && now != without[i] {
+							t.Errorf("after %d commits: %s was %s, want %s or %s", commits, probes()[i], now, with[i], without[i])
+						}
+					}
+					if !killed.killed {
+						return
+					}
+				}
+			})
+		}
+	})
+}
+
+// outcomes returns what becomes of each probe, without the ports of its client.
+func outcomes(t *testing.T, pod *dataplanetest.Pod) (all []string) {
+	t.Helper()
+	for _, probe := range probes() {
+		o, err := pod.Send(t.Context(), probe)
+		all = append(all, fmt.Sprint(o.Verdict, " ", o.At, " ", o.Port, err))
+	}
+	return all
+}

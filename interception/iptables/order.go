@@ -55,7 +55,8 @@ func (s *scripter) commit(kind interception.TableKind, to table) {
 }
 
 // commitOrder returns the tables that differ, in the order to commit them, and whether a connection
-// that both rulesets capture stays captured in between.
+// that both rulesets capture stays captured in between. Of a plan's first rules, those that write
+// marks come last: what other tables do about the marks begins with them.
 func commitOrder(from, to ruleset) (order []interception.TableKind, safe bool) {
 	var gained, changed, lost []interception.TableKind
 	for _, kind := range interception.TableKinds() {
@@ -69,6 +70,10 @@ func commitOrder(from, to ruleset) (order []interception.TableKind, safe bool) {
 		default:
 			changed = append(changed, kind)
 		}
+	}
+	if !from.leadsIn() { // no connection is captured yet
+		slices.SortStableFunc(gained, func(a, b interception.TableKind) int { return to.marking(a) - to.marking(b) })
+		return gained, !interferes(gained[:max(len(gained)-1, 0)], from, to)
 	}
 	order = slices.Concat(gained, changed, lost)
 	safe = len(order) < 2 || len(changed) < 2 && !interferes(slices.Concat(gained, lost), from, to)
@@ -84,7 +89,7 @@ func interferes(beside []interception.TableKind, from, to ruleset) bool {
 			if strings.Contains(line, " --notrack") {
 				return true
 			}
-			writes = writes || strings.Contains(line, "MARK --") || strings.Contains(line, " --tproxy-mark ")
+			writes = writes || writesMark(line)
 		}
 		for _, other := range interception.TableKinds() {
 			for _, line := range slices.Concat(from[other].lines(), to[other].lines()) {
@@ -95,6 +100,18 @@ func interferes(beside []interception.TableKind, from, to ruleset) bool {
 		}
 	}
 	return false
+}
+
+// marking returns 1 if rules of a table write marks, and otherwise 0.
+func (s ruleset) marking(kind interception.TableKind) int {
+	if slices.ContainsFunc(s[kind].lines(), writesMark) {
+		return 1
+	}
+	return 0
+}
+
+func writesMark(line string) bool {
+	return strings.Contains(line, "MARK --") || strings.Contains(line, " --tproxy-mark ")
 }
 
 // guardName returns the name of the chain that drops new connections while no order of commits

@@ -117,6 +117,11 @@ func (s ruleset) with(kind interception.TableKind, t table) ruleset {
 	return other
 }
 
+// leadsIn reports whether a hook leads into the chains of a table.
+func (s ruleset) leadsIn() bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(s)), table.leadsIn)
+}
+
 // leadsIn reports whether a hook leads into the table's chains.
 func (t table) leadsIn() bool {
 	return slices.ContainsFunc(t.hooks, func(h hook) bool { return len(h.owned()) > 0 })

@@ -103,6 +103,12 @@ func TestCommitOrder(t *testing.T) {
 			"marks", chain("nat", "-m mark --mark 0x1 -j A"), chain("nat", "-j B") + chain("mangle", "-j MARK --set-xmark 0x1/0x1"),
 			"filter mangle nat filter", true,
 		},
+		{"all come, with marks", "", chain("mangle", "-j MARK --set-xmark 0x1/0x1") + chain("nat", "-m mark --mark 0x1 -j A"), "nat mangle", false},
+		{
+			"all come, with marks of two", "", chain("mangle", "-m mark --mark 0x1 -j MARK --set-xmark 0x1/0x1") + chain("raw", "-m mark --mark 0x1 -j MARK --set-xmark 0x1/0x1"),
+			"filter raw mangle filter", true,
+		},
+		{"all come, untracked", "", chain("nat", "-j A") + chain("raw", "-j CT --notrack"), "filter raw nat filter", true},
 		{"all go, with marks", chain("nat", "-m mark --mark 0x1 -j A") + chain("mangle", "-j MARK --set-xmark 0x1/0x1"), "", "filter mangle nat filter", true},
 		{"marks of its own", chain("nat", "-j A"), chain("nat", "-j B") + chain("mangle", "-m mark --mark 0x1 -j MARK --set-xmark 0x1/0x1"), "mangle nat", false},
 	} {
