@@ -54,7 +54,6 @@ type Request struct {
 type Client struct {
 	Conn
 	sequence uint32
-	buffer   []byte
 }
 
 // NewClient returns a client of a socket. It uses the sequence numbers from 1<<31 on; those below
@@ -124,28 +123,17 @@ func (r Request) encode(sequence uint32) []byte {
 	return append(b, r.Body...)
 }
 
-// largestRead is the most that the kernel sends of a list at once (netlink_dump).
-const largestRead = 32 << 10
-
-// Buffer returns the client's read buffer, for reads from the socket between two requests.
-func (c *Client) Buffer() []byte {
-	if c.buffer == nil {
-		c.buffer = make([]byte, largestRead)
-	}
-	return c.buffer
-}
-
-// read reads some messages. Later reads do not overwrite them, as a list is kept. The kernel has
-// queued the answer, or its next part, when a send or a read returns.
+// read reads some messages. The kernel has queued the answer, or its next part, when a send or a
+// read returns.
 func (c *Client) read() ([]syscall.NetlinkMessage, error) {
-	n, err := c.Receive(c.Buffer())
+	datagram, err := c.Receive()
 	if errors.Is(err, unix.ENOBUFS) {
 		c.drain()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoAnswer, err)
 	}
-	messages, err := syscall.ParseNetlinkMessage(append([]byte(nil), c.buffer[:n]...))
+	messages, err := syscall.ParseNetlinkMessage(datagram)
 	if err != nil {
 		return nil, fmt.Errorf("%w: messages that cannot be read: %w", ErrNoAnswer, err)
 	}
@@ -155,7 +143,7 @@ func (c *Client) read() ([]syscall.NetlinkMessage, error) {
 // drain reads the rest of a damaged answer: the kernel starts no other list before it has sent it.
 func (c *Client) drain() {
 	for {
-		if _, err := c.Receive(c.buffer); err != nil && !errors.Is(err, unix.ENOBUFS) {
+		if _, err := c.Receive(); err != nil && !errors.Is(err, unix.ENOBUFS) {
 			return
 		}
 	}

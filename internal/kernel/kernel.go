@@ -22,9 +22,9 @@ type Conn interface {
 	// Send sends a datagram with one or more messages. When it returns, the kernel has queued its
 	// answers.
 	Send(datagram []byte) error
-	// Receive reads a datagram of the kernel's into a buffer. The error is EAGAIN when the queue is
-	// empty, ENOBUFS when datagrams got lost.
-	Receive(buffer []byte) (int, error)
+	// Receive returns the next datagram of the kernel's, in memory of its own. The error is EAGAIN when
+	// the queue is empty, ENOBUFS when datagrams got lost.
+	Receive() ([]byte, error)
 	// Close closes the socket.
 	Close() error
 }

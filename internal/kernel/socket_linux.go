@@ -5,13 +5,18 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
 // socket is a netlink socket. It belongs to the network namespace that it was opened in, whichever
 // namespace the calling thread is in.
-type socket struct{ fd int }
+type socket struct {
+	fd       int
+	received int    // datagrams since the last one that was sent
+	buffer   []byte // for the parts of a long list
+}
 
 func dial(protocol int) (*socket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
@@ -26,7 +31,7 @@ func dial(protocol int) (*socket, error) {
 			return nil, fmt.Errorf("set netlink socket option %d: %w", option, err)
 		}
 	}
-	return &socket{fd}, nil
+	return &socket{fd: fd}, nil
 }
 
 // FD returns the descriptor, for options that this package does not set.
@@ -38,26 +43,63 @@ func (s *socket) Send(datagram []byte) error {
 	if err := s.reserve(len(datagram)); err != nil {
 		return err
 	}
+	s.received = 0
 	return retry(func() error { return unix.Send(s.fd, datagram, 0) })
 }
 
-func (s *socket) Receive(buffer []byte) (n int, err error) {
+const (
+	// largestRead is the most that the kernel sends of a list at once, once it has seen a buffer of
+	// that size (netlink_dump).
+	largestRead = 32 << 10
+	// shortList is the number of datagrams of most lists: some objects, and the end.
+	shortList = 2
+)
+
+// Receive asks for the size of a datagram before it makes room for it. Most sockets serve one
+// question, and a buffer for the largest datagram would be nearly all the memory that they take.
+// Only a long list is read in large parts.
+func (s *socket) Receive() ([]byte, error) {
 	for {
-		var from unix.Sockaddr
-		err := retry(func() (err error) {
-			n, from, err = unix.Recvfrom(s.fd, buffer, unix.MSG_DONTWAIT|unix.MSG_TRUNC)
-			return err
-		})
+		var buffer []byte
+		if s.received >= shortList {
+			buffer = s.largeBuffer()
+		} else {
+			size, _, err := s.receive(nil, unix.MSG_PEEK)
+			if err != nil {
+				return nil, err
+			}
+			buffer = make([]byte, size)
+		}
+		n, from, err := s.receive(buffer, 0)
 		switch {
 		case err != nil:
-			return 0, err
+			return nil, err
 		case !fromKernel(from):
 			continue
 		case n > len(buffer):
-			return 0, fmt.Errorf("netlink answer of %d bytes: %w", n, unix.EMSGSIZE)
+			return nil, fmt.Errorf("netlink answer of %d bytes: %w", n, unix.EMSGSIZE)
 		}
-		return n, nil
+		if s.received++; s.received > shortList {
+			return slices.Clone(buffer[:n]), nil
+		}
+		return buffer[:n], nil
 	}
+}
+
+func (s *socket) largeBuffer() []byte {
+	if s.buffer == nil {
+		s.buffer = make([]byte, largestRead)
+	}
+	return s.buffer
+}
+
+// receive returns the datagram's whole size, which may exceed the buffer's.
+func (s *socket) receive(buffer []byte, flags int) (n int, from unix.Sockaddr, err error) {
+	err = retry(func() (err error) {
+		n, from, err = unix.Recvfrom(s.fd, buffer, unix.MSG_DONTWAIT|unix.MSG_TRUNC|flags)
+		return err
+	})
+	return n, from, err
 }
 
 // fromKernel distinguishes the kernel's answers from messages of other processes, which the root

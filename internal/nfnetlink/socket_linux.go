@@ -59,11 +59,10 @@ func (s *Socket) Commit(b *Batch) error {
 
 // answers reads until the queue is empty. It returns an error together with the answers so far.
 func (s *Socket) answers() ([]answer, error) {
-	buffer := s.client.Buffer()
 	var answers []answer
 	var failed error
 	for {
-		n, err := s.client.Receive(buffer)
+		datagram, err := s.client.Receive()
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 			return answers, failed
@@ -73,7 +72,7 @@ func (s *Socket) answers() ([]answer, error) {
 		case err != nil:
 			return answers, err
 		}
-		if answers, err = appendAnswers(answers, buffer[:n]); err != nil {
+		if answers, err = appendAnswers(answers, datagram); err != nil {
 			return nil, err
 		}
 	}

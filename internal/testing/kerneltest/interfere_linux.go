@@ -103,14 +103,14 @@ func (c *conn) Send(datagram []byte) error {
 }
 
 // Receive loses answers as the kernel does when it has no memory for them.
-func (c *conn) Receive(buffer []byte) (int, error) {
+func (c *conn) Receive() ([]byte, error) {
 	if !c.lose {
-		return c.Conn.Receive(buffer)
+		return c.Conn.Receive()
 	}
 	c.lose = false
 	for {
-		if _, err := c.Conn.Receive(buffer); err != nil {
-			return 0, unix.ENOBUFS
+		if _, err := c.Conn.Receive(); err != nil {
+			return nil, unix.ENOBUFS
 		}
 	}
 }
