@@ -29,25 +29,12 @@ type findings struct {
 
 // find finds out which flavours' tables a namespace has. Unreadable files matter only to Legacy.
 func find(in *os.File, flavour Flavour) (findings, error) {
-	f := findings{legacy: map[interception.Family][]string{}, nft: map[interception.Family][]kernelChain{}}
-	listings := map[interception.Family]string{
-		interception.IPv4: "/proc/thread-self/net/ip_tables_names", interception.IPv6: "/proc/thread-self/net/ip6_tables_names",
-	}
-	for _, family := range families() {
-		err := namespace.Run(in, func() error {
-			names, err := os.ReadFile(listings[family])
-			f.legacy[family] = legacyTables(names)
-			return err
-		})
-		// The kernel gives the file to the root of the user namespace when the network namespace is
-		// made. If that root has no number then, only the host's root can read it, and use
-		// iptables-legacy.
-		if errors.Is(err, fs.ErrPermission) && flavour != Legacy {
-			continue
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // the file is missing until the first table exists
-			return findings{}, fmt.Errorf("look for tables of iptables-legacy: %w", err)
-		}
+	f := findings{nft: map[interception.Family][]kernelChain{}}
+	if err := namespace.Run(in, func() (err error) {
+		f.legacy, err = listLegacy(flavour)
+		return err
+	}); err != nil {
+		return findings{}, fmt.Errorf("look for tables of iptables-legacy: %w", err)
 	}
 	socket, err := nfnetlink.Open(in)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -69,6 +56,27 @@ func find(in *os.File, flavour Flavour) (findings, error) {
 	}
 	f.nfTables = true
 	return f, nil
+}
+
+// listLegacy returns the names of the tables of iptables-legacy in the thread's namespace.
+func listLegacy(flavour Flavour) (map[interception.Family][]string, error) {
+	tables := map[interception.Family][]string{}
+	for family, listing := range map[interception.Family]string{
+		interception.IPv4: "/proc/thread-self/net/ip_tables_names", interception.IPv6: "/proc/thread-self/net/ip6_tables_names",
+	} {
+		names, err := os.ReadFile(listing)
+		// The kernel gives the file to the root of the user namespace when the network namespace is
+		// made. If that root has no number then, only the host's root can read it, and use
+		// iptables-legacy.
+		if errors.Is(err, fs.ErrPermission) && flavour != Legacy {
+			continue
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // the file is missing until the first table exists
+			return nil, err
+		}
+		tables[family] = legacyTables(names)
+	}
+	return tables, nil
 }
 
 // nftChains returns nf_tables' chains of a family, those of iptables-nft among them.

@@ -35,6 +35,9 @@ func legacyChains(in *os.File, family interception.Family, tables []string) (cha
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		return nil, errLayout // the programs know it
 	}
+	if len(tables) == 0 {
+		return nil, nil
+	}
 	domain, level := unix.AF_INET, unix.SOL_IP
 	if family == interception.IPv6 {
 		domain, level = unix.AF_INET6, unix.SOL_IPV6
