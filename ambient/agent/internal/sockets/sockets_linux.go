@@ -6,13 +6,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	mdlayher "github.com/mdlayher/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/namespace"
+	"github.com/meshcni/meshcni/internal/kernel"
 )
 
 // The states of TCP sockets, as bits of a mask (include/net/tcp_states.h).
@@ -42,22 +42,20 @@ func Listens(in *interception.Netns, ports ...interception.Port) (bool, error) {
 // Each calls a function with each TCP socket that is in one of the states, first those of
 // IPv6, until it has enough.
 func Each(in *interception.Netns, states uint32, do func(Socket) (enough bool)) error {
-	err := namespace.Run(in.File(), func() error {
-		for _, family := range []uint8{unix.AF_INET6, unix.AF_INET} {
-			sockets, err := dump(family, states)
-			if err != nil {
-				return err
-			}
-			for _, one := range sockets {
-				if do(one) {
-					return nil
-				}
-			}
-		}
-		return nil
-	})
+	conn, err := kernel.Of(in.File()).Dial(unix.NETLINK_SOCK_DIAG)
 	if err != nil {
 		return fmt.Errorf("look for the proxy's sockets in %s: %w", in, err)
+	}
+	client := kernel.NewClient(conn)
+	defer client.Close() //nolint:errcheck // nothing was written
+	for _, family := range []uint8{unix.AF_INET6, unix.AF_INET} {
+		sockets, err := dump(client, family, states)
+		if err != nil {
+			return fmt.Errorf("look for the proxy's sockets in %s: %w", in, err)
+		}
+		if slices.ContainsFunc(sockets, do) {
+			return nil
+		}
 	}
 	return nil
 }
@@ -74,13 +72,11 @@ const (
 
 // dump returns a family's TCP sockets in the states. Package netlink asks for all states,
 // and the kernel would then search through all connections of the node. It reads no marks either.
-func dump(family uint8, states uint32) (all []Socket, err error) {
-	request := nl.NewNetlinkRequest(unix.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
+func dump(client *kernel.Client, family uint8, states uint32) (all []Socket, err error) {
 	body := make([]byte, requestSize)
 	body[0], body[1] = family, unix.IPPROTO_TCP
 	binary.NativeEndian.PutUint32(body[4:], states)
-	request.AddRawData(body)
-	answers, err := request.Execute(unix.NETLINK_SOCK_DIAG, 0)
+	answers, err := client.Ask(kernel.Request{Kind: unix.SOCK_DIAG_BY_FAMILY, Flags: unix.NLM_F_DUMP, Body: body})
 	if err != nil {
 		return nil, err
 	}
