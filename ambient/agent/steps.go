@@ -178,12 +178,23 @@ func (w *worker) open(ctx context.Context) error {
 
 // use takes over an open namespace. One that is another pod's is refused.
 func (w *worker) use(namespace *interception.Netns) error {
-	if err := w.agent.watch.Add(w.uid, namespace); err != nil {
+	if err := w.agent.watch.Claim(w.uid, namespace); err != nil {
 		return errors.Join(err, namespace.Close())
 	}
-	w.namespace, w.alone, w.moved = namespace, len(w.agent.options.TakeOver) == 0, false
+	w.namespace, w.alone, w.moved, w.watched = namespace, len(w.agent.options.TakeOver) == 0, false, false
 	w.drifts.unsettle() // what this one holds is the agent's to write
 	return nil
+}
+
+// watch begins to watch the open namespace for changes, before it is looked at. A fresh one is
+// watched once the plugin, which waits for the pod, has its answer, and is looked at then.
+func (w *worker) watch() error {
+	if w.namespace == nil || w.fresh || w.watched {
+		return nil
+	}
+	err := w.agent.watch.Add(w.uid, w.namespace)
+	w.watched = err == nil
+	return err
 }
 
 // close closes the namespace.

@@ -59,6 +59,7 @@ type worker struct {
 	ended      *sandbox // the last one, which has ended; nil if another one has begun
 	plan       *interception.Plan
 	fresh      bool // the runtime has just made the open namespace, and nothing was applied there
+	watched    bool // changes in the open namespace are noticed
 	recorded   bool // the journal may have a record
 	recordedIn interception.NetnsID
 	damaged    bool // the record that the journal has cannot be read
@@ -300,6 +301,9 @@ func (w *worker) advanceFrom(ctx context.Context, alert <-chan struct{}, wanted 
 	if wanted.Enrolled && w.began.IsZero() {
 		w.began = time.Now()
 	}
+	if err := w.watch(); err != nil {
+		return w.failed(ctx, wanted, "", err), false
+	}
 	if err := w.look(ctx, wanted); err != nil {
 		return w.failed(ctx, wanted, "", err), false
 	}
@@ -358,10 +362,13 @@ func (w *worker) finish(ctx context.Context, wanted ambient.Wanted) error {
 		w.publish(wanted, "", w.current().Err)
 		w.countSettled(wanted)
 		w.settle()
-		select { // the runtime starts the pod meanwhile, and the kernel tells of what the agent has written
+		select { // the runtime starts the pod meanwhile
 		case <-time.After(afterAnswer):
 		case <-ctx.Done():
 		}
+	}
+	if !w.watched {
+		w.nudge() // to watch the namespace, and see what other programs have changed so far
 	}
 	err := w.bounded(ctx, func() error {
 		if err := w.move(ctx); err != nil {

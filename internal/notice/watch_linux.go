@@ -24,9 +24,10 @@ type Watch struct {
 
 	own unix.Stat_t // the namespace of the sockets
 
-	mu   sync.Mutex
-	keys map[int32]string // by the id that the kernel has given the namespace
-	ids  map[string]int32
+	mu     sync.Mutex
+	claims map[string]interception.NetnsID // by key
+	keys   map[int32]string                // by the id that the kernel has given the namespace
+	ids    map[string]int32
 }
 
 // ownID stands for the namespace of the sockets: the kernel tells no id with its notices.
@@ -56,7 +57,7 @@ func Open() (*Watch, error) { return open(receiveBuffer) }
 
 // Blind returns a watch that notices nothing, for a process that may not watch.
 func Blind() *Watch {
-	return &Watch{pending: newPending(), keys: map[int32]string{}, ids: map[string]int32{}}
+	return &Watch{pending: newPending(), claims: map[string]interception.NetnsID{}, keys: map[int32]string{}, ids: map[string]int32{}}
 }
 
 func open(buffer int) (*Watch, error) {
@@ -101,34 +102,47 @@ func listen(protocol, buffer int) (*os.File, error) {
 	return socket, nil
 }
 
-// Add begins to watch a namespace. What changes after Add has returned is noticed. The handle may
-// be closed then. A key that is watched already is an error.
-func (w *Watch) Add(key string, namespace *interception.Netns) error {
+// Claim reserves a namespace for a key, which Add then watches. A namespace that another key has,
+// and a key that has another namespace, is an error.
+func (w *Watch) Claim(key string, namespace *interception.Netns) error {
 	if err := namespace.Check(); err != nil {
 		return err
 	}
-	file := namespace.File()
-	if file == nil {
+	if namespace.File() == nil {
 		return interception.ErrNotNetns
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for other, id := range w.claims {
+		switch same := id == namespace.ID(); {
+		case same && other != key:
+			return fmt.Errorf("watch %s for %q: it is watched for %q already", namespace, key, other)
+		case !same && other == key:
+			return fmt.Errorf("watch %s for %q: another namespace is watched for that", namespace, key)
+		}
+	}
+	w.claims[key] = namespace.ID()
+	return nil
+}
+
+// Add begins to watch a namespace, which it claims. What changes after Add has returned is noticed.
+// The handle may be closed then. The errors are those of Claim, and the kernel's.
+func (w *Watch) Add(key string, namespace *interception.Netns) error {
+	if err := w.Claim(key, namespace); err != nil {
+		return err
 	}
 	if len(w.sockets) == 0 {
 		return nil
 	}
 	id, err := int32(ownID), error(nil)
 	if namespace.ID() != (interception.NetnsID{Device: w.own.Dev, Inode: w.own.Ino}) {
-		id, err = identify(file)
+		id, err = identify(namespace.File())
 	}
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", namespace, err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if other, taken := w.keys[id]; taken {
-		return fmt.Errorf("watch %s for %q: it is watched for %q already", namespace, key, other)
-	}
-	if _, taken := w.ids[key]; taken {
-		return fmt.Errorf("watch %s for %q: another namespace is watched for that", namespace, key)
-	}
 	w.keys[id], w.ids[key] = key, id
 	return nil
 }
@@ -161,6 +175,7 @@ func identify(namespace *os.File) (id int32, err error) {
 func (w *Watch) Remove(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	delete(w.claims, key)
 	if id, watched := w.ids[key]; watched {
 		delete(w.keys, id)
 		delete(w.ids, key)

@@ -190,6 +190,16 @@ func TestAddRefuses(t *testing.T) {
 	if err := w.Add("pod", sandboxtest.NewPod(t).Netns); err == nil {
 		t.Error("two namespaces are watched for one key")
 	}
+	claimed := sandboxtest.NewPod(t).Netns
+	if err := w.Claim("claimed", claimed); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Add("other", claimed); err == nil {
+		t.Error("a namespace is watched that is another key's")
+	}
+	if err := w.Add("claimed", claimed); err != nil {
+		t.Errorf("the key's own namespace: %v", err)
+	}
 	for name, namespace := range map[string]*interception.Netns{
 		"zero": {}, "stand-in": interception.StandInNetns("x", interception.NetnsID{Inode: 1}),
 	} {

@@ -22,6 +22,9 @@ func Open() (*Watch, error) {
 // Blind returns a watch that notices nothing.
 func Blind() *Watch { return &Watch{} }
 
+// Claim needs Linux.
+func (*Watch) Claim(string, *interception.Netns) error { return interception.ErrUnsupported }
+
 // Add needs Linux.
 func (*Watch) Add(string, *interception.Netns) error { return interception.ErrUnsupported }
 

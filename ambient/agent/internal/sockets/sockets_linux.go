@@ -42,16 +42,26 @@ func Listens(in *interception.Netns, ports ...interception.Port) (bool, error) {
 // Each calls a function with each TCP socket that is in one of the states, first those of
 // IPv6, until it has enough.
 func Each(in *interception.Netns, states uint32, do func(Socket) (enough bool)) error {
+	// The stack grows. Those of an agent's many goroutines, which look regularly, stay small so.
+	looked := make(chan error, 1)
+	go func() { looked <- each(in, states, do) }()
+	if err := <-looked; err != nil {
+		return fmt.Errorf("look for the proxy's sockets in %s: %w", in, err)
+	}
+	return nil
+}
+
+func each(in *interception.Netns, states uint32, do func(Socket) (enough bool)) error {
 	conn, err := kernel.Of(in.File()).Dial(unix.NETLINK_SOCK_DIAG)
 	if err != nil {
-		return fmt.Errorf("look for the proxy's sockets in %s: %w", in, err)
+		return err
 	}
 	client := kernel.NewClient(conn)
 	defer client.Close() //nolint:errcheck // nothing was written
 	for _, family := range []uint8{unix.AF_INET6, unix.AF_INET} {
 		sockets, err := dump(client, family, states)
 		if err != nil {
-			return fmt.Errorf("look for the proxy's sockets in %s: %w", in, err)
+			return err
 		}
 		if slices.ContainsFunc(sockets, do) {
 			return nil
