@@ -150,8 +150,8 @@ func TestKilled(t *testing.T) {
 }
 
 // TestKilledFirst ends the first Apply of a plan after each of its commits: what becomes of a
-// connection is what the whole plan makes of it, or what happens without a plan. A former value of a
-// sysctl is remembered beside the rules.
+// connection is what the whole plan makes of it, or what happens without a plan. A former value of
+// a sysctl is remembered beside the rules.
 func TestKilledFirst(t *testing.T) {
 	t.Parallel()
 	plans := updatePlans(t)

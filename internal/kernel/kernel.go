@@ -22,8 +22,8 @@ type Conn interface {
 	// Send sends a datagram with one or more messages. When it returns, the kernel has queued its
 	// answers.
 	Send(datagram []byte) error
-	// Receive returns the next datagram of the kernel's, in memory of its own. The error is EAGAIN when
-	// the queue is empty, ENOBUFS when datagrams got lost.
+	// Receive returns the next datagram of the kernel's, in memory of its own. The error is EAGAIN
+	// when the queue is empty, ENOBUFS when datagrams got lost.
 	Receive() ([]byte, error)
 	// Close closes the socket.
 	Close() error
