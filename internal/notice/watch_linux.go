@@ -105,14 +105,26 @@ func listen(protocol, buffer int) (*os.File, error) {
 // Claim reserves a namespace for a key, which Add then watches. A namespace that another key has,
 // and a key that has another namespace, is an error.
 func (w *Watch) Claim(key string, namespace *interception.Netns) error {
+	if err := check(namespace); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.claimLocked(key, namespace)
+}
+
+func check(namespace *interception.Netns) error {
 	if err := namespace.Check(); err != nil {
 		return err
 	}
 	if namespace.File() == nil {
 		return interception.ErrNotNetns
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	return nil
+}
+
+// claimLocked is Claim for a caller that holds mu.
+func (w *Watch) claimLocked(key string, namespace *interception.Netns) error {
 	for other, id := range w.claims {
 		switch same := id == namespace.ID(); {
 		case same && other != key:
@@ -125,17 +137,15 @@ func (w *Watch) Claim(key string, namespace *interception.Netns) error {
 	return nil
 }
 
-// Add begins to watch a namespace, which it claims. What changes after Add has returned is noticed.
-// The handle may be closed then. The errors are those of Claim, and the kernel's.
+// Add begins to watch a namespace, and claims it unless that was done before. What changes after
+// Add has returned is noticed. The handle may be closed then. The errors are those of Claim, and
+// the kernel's.
 func (w *Watch) Add(key string, namespace *interception.Netns) error {
-	if err := w.Claim(key, namespace); err != nil {
+	if err := check(namespace); err != nil {
 		return err
 	}
-	if len(w.sockets) == 0 {
-		return nil
-	}
 	id, err := int32(ownID), error(nil)
-	if namespace.ID() != (interception.NetnsID{Device: w.own.Dev, Inode: w.own.Ino}) {
+	if own := (interception.NetnsID{Device: w.own.Dev, Inode: w.own.Ino}); len(w.sockets) > 0 && namespace.ID() != own {
 		id, err = identify(namespace.File())
 	}
 	if err != nil {
@@ -143,6 +153,9 @@ func (w *Watch) Add(key string, namespace *interception.Netns) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err := w.claimLocked(key, namespace); err != nil || len(w.sockets) == 0 {
+		return err
+	}
 	w.keys[id], w.ids[key] = key, id
 	return nil
 }
