@@ -444,6 +444,26 @@ func TestFlushIsNoticed(t *testing.T) {
 	n.connect(pod, 1)
 }
 
+// TestFlushOfNewPodIsNoticed removes the rules of a pod right after the plugin's answer, when the
+// agent does not watch its namespace yet.
+func TestFlushOfNewPodIsNoticed(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	delete(n.paths, "a")
+	a, _ := n.run()
+	n.proxy()
+	n.feed <- told(object("a"))
+	if _, err := n.hand(t.Context(), a, "a", pod); err != nil {
+		t.Fatal(err)
+	}
+	n.flushPod(pod)
+	n.await(func() bool { return n.captured(pod) }, func() string { return "the agent says " + describe(a) })
+	n.connect(pod, 1)
+	n.flushPod(pod) // long before a round
+	n.await(func() bool { return n.captured(pod) }, func() string { return "after another flush, the agent says " + describe(a) })
+}
+
 // TestWithoutNotices has an agent without CAP_NET_BROADCAST, which it gives up on a thread that
 // ends: it finds in a round what a program has removed.
 func TestWithoutNotices(t *testing.T) {
