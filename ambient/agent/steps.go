@@ -186,8 +186,8 @@ func (w *worker) use(namespace *interception.Netns) error {
 	return nil
 }
 
-// watch begins to watch the open namespace for changes, before it is looked at. A fresh one is
-// watched once the plugin, which waits for the pod, has its answer, and is looked at then.
+// watch begins to watch the open namespace for changes, before the worker looks at it. The plugin
+// waits for the pod in a fresh one: the worker watches that, and looks at it, after the answer.
 func (w *worker) watch() error {
 	if w.namespace == nil || w.fresh || w.watched {
 		return nil

@@ -27,7 +27,8 @@
 // connections from others, a guard is needed: a chain of the owner whose name ends in 0-GUARD,
 // ahead of all other rules of table filter, drops packets that begin a connection until the last
 // table is in place. The sender of a dropped packet sends it again. If the process is killed
-// meanwhile, the guard may stay; the next Apply goes on from that state, and removes it.
+// meanwhile, the guard may stay; the next Apply goes on from that state, and removes it. A plan's
+// first rules need no guard: nothing is captured yet.
 //
 // # Links, addresses, sysctls, routes and policy rules
 //

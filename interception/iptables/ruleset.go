@@ -117,7 +117,7 @@ func (s ruleset) with(kind interception.TableKind, t table) ruleset {
 	return other
 }
 
-// leadsIn reports whether a hook leads into the chains of a table.
+// leadsIn reports whether a hook leads into the chains of any table.
 func (s ruleset) leadsIn() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(s)), table.leadsIn)
 }

@@ -103,7 +103,8 @@ func listen(protocol, buffer int) (*os.File, error) {
 }
 
 // Claim reserves a namespace for a key, which Add then watches. A namespace that another key has,
-// and a key that has another namespace, is an error.
+// and a key that has another namespace, is an error. The caller keeps the handle open until Remove:
+// the kernel may give the identity of a namespace that has ended to another one.
 func (w *Watch) Claim(key string, namespace *interception.Netns) error {
 	if err := check(namespace); err != nil {
 		return err
@@ -138,8 +139,7 @@ func (w *Watch) claimLocked(key string, namespace *interception.Netns) error {
 }
 
 // Add begins to watch a namespace, and claims it unless that was done before. What changes after
-// Add has returned is noticed. The handle may be closed then. The errors are those of Claim, and
-// the kernel's.
+// Add has returned is noticed. The errors are those of Claim, and the kernel's.
 func (w *Watch) Add(key string, namespace *interception.Netns) error {
 	if err := check(namespace); err != nil {
 		return err

@@ -42,7 +42,8 @@ func Listens(in *interception.Netns, ports ...interception.Port) (bool, error) {
 // Each calls a function with each TCP socket that is in one of the states, first those of
 // IPv6, until it has enough.
 func Each(in *interception.Netns, states uint32, do func(Socket) (enough bool)) error {
-	// The stack grows. Those of an agent's many goroutines, which look regularly, stay small so.
+	// The look grows its goroutine's stack. An agent has a goroutine for each pod, which looks again
+	// and again: this one's stack is grown instead.
 	looked := make(chan error, 1)
 	go func() { looked <- each(in, states, do) }()
 	if err := <-looked; err != nil {
