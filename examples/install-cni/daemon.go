@@ -83,7 +83,7 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 	state.LookWithin = env.lookWithin
 	state.LogTo(log)
 	d := &daemon{env: env, settings: s, log: log, state: state, kept: make(chan struct{}, 1)}
-	d.deletion, d.memory = newDeletion(s, env.now, log), footprint.NewTrimmer(env.trimAfter, env.trim, log)
+	d.deletion, d.memory = newDeletion(s, env.now, log), footprint.NewTrimmer(env.trimAfter, footprint.Percent{}, env.trim, log)
 	d.pods = newPodWatch(env, s, log, level, d.deletion)
 	how := env.installation(log, s)
 	if err := d.newInstaller(how.options(s)); err != nil {

@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -17,9 +16,10 @@ import (
 	"github.com/meshcni/meshcni/internal/footprint"
 )
 
-// gcPercent is the setting of the garbage collector (runtime/debug.SetGCPercent): this process
-// lives long, and a look at all pods makes much garbage.
-const gcPercent = 30
+// gcPercent returns the settings of the garbage collector. This process lives long, and a look at
+// all pods makes much garbage. While pods come, or all pods are taken up after a restart, memory
+// matters less than how long that takes.
+func gcPercent() footprint.Percent { return footprint.Percent{Working: 100, Idle: 30} }
 
 func run(ctx context.Context, env environment) int {
 	o, err := parse(env)
@@ -35,11 +35,10 @@ func run(ctx context.Context, env environment) int {
 		return exitOK
 	}
 	log := slog.New(slog.NewJSONHandler(env.stderr, &slog.HandlerOptions{Level: o.level}))
-	debug.SetGCPercent(gcPercent)
 	report := &reporter{to: env.stdout, log: log}
 	defer report.flush()
 	if env.trim != nil {
-		report.memory = footprint.NewTrimmer(env.trimAfter, env.trim, log)
+		report.memory = footprint.NewTrimmer(env.trimAfter, gcPercent(), env.trim, log)
 		defer report.memory.Stop()
 	}
 	if err := serveInTurn(ctx, o, report, log); err != nil {

@@ -4,6 +4,7 @@ package footprint_test
 
 import (
 	"log/slog"
+	"runtime/metrics"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,14 +12,22 @@ import (
 	"github.com/meshcni/meshcni/internal/footprint"
 )
 
+// gcPercent returns the setting of this process's garbage collector.
+func gcPercent() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
 // TestTrimmer has waves of work on the test's own clock: the function is called once after each
-// wave, never during one, and not again without work.
+// wave, never during one, and not again without work. The garbage collector is set to save time in
+// waves, and to save memory between them.
 func TestTrimmer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const quiet = 10 * time.Second
 		trims := make(chan time.Time, 100)
-		trimmer := footprint.NewTrimmer(quiet, func() error {
+		trimmer := footprint.NewTrimmer(quiet, footprint.Percent{Working: 90, Idle: 40}, func() error {
 			trims <- time.Now()
 			return nil
 		}, slog.New(slog.DiscardHandler))
@@ -30,6 +39,9 @@ func TestTrimmer(t *testing.T) {
 			synctest.Wait()
 			if len(trims) != 1 {
 				t.Fatalf("%s: %d trims within a day", what, len(trims))
+			}
+			if got := gcPercent(); got != 40 {
+				t.Errorf("%s: the garbage collector's setting is %d when idle", what, got)
 			}
 			if at := <-trims; !at.Equal(last.Add(quiet)) {
 				t.Errorf("%s: trimmed %v after the last work, want %v", what, at.Sub(last), quiet)
@@ -45,6 +57,9 @@ func TestTrimmer(t *testing.T) {
 			synctest.Wait()
 			if len(trims) != 0 {
 				t.Fatal("trimmed during a wave")
+			}
+			if got := gcPercent(); got != 90 {
+				t.Errorf("the garbage collector's setting is %d during a wave", got)
 			}
 			expect("wave")
 		}
