@@ -38,7 +38,9 @@ type SetEditor interface {
 // Annotator writes the pods' status annotations.
 type Annotator interface {
 	// Annotate takes over that the pod gets the status, or none with [ambient.NoStatus]. It does not
-	// wait for the API server, tries again by itself, and forgets a pod that is gone.
+	// wait for the API server, tries again by itself, and forgets a pod that is gone. It is called
+	// only if the pod has another status as far as the feed has told, and for a pod that is pending
+	// once that has lasted for 3 s.
 	Annotate(pod interception.Pod, status ambient.Status)
 }
 
@@ -171,7 +173,10 @@ func New(ctx context.Context, o Options) (*Agent, error) {
 		workers: map[string]*worker{}, machines: map[string]bool{}, stopped: make(chan struct{}), told: make(chan struct{}),
 		retired: make(chan struct{}),
 	}
-	a.sets, a.search.finder = sets{options: &a.options, changed: make(chan struct{}, 1), former: map[netip.Addr][]string{}}, o.Finder
+	a.search.finder = o.Finder
+	a.sets = sets{
+		options: &a.options, changed: make(chan struct{}, 1), entered: make(chan struct{}, 1), former: map[netip.Addr][]string{},
+	}
 	a.sets.upstream.failures = upkeep.Failures()
 	records, err := a.records()
 	if err != nil {
@@ -336,6 +341,7 @@ func (a *Agent) hear(event zds.Event) {
 	defer a.mu.Unlock()
 	switch uid := event.Request.Workload.UID; {
 	case event.Connection == 0: // no proxy has said hello
+	case event.Request.Kind == zds.KindSnapshotSent: // it is about no pod
 	case uid == "": // a proxy has come or gone
 		for _, w := range a.workers {
 			w.nudge()

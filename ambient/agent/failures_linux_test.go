@@ -179,6 +179,7 @@ func TestListenersLost(t *testing.T) {
 	n := newNode(t)
 	n.options.ListenerRound = 10 * time.Millisecond
 	pod, other := n.pod("a"), n.pod("b")
+	seen := n.watchStatuses()
 	a, _ := n.run()
 	proxy := n.standIn(ambienttest.ProxyOptions{})
 	n.feed <- told(object("a"), object("b"))
@@ -189,21 +190,33 @@ func TestListenersLost(t *testing.T) {
 	for range 2 { // the second time the proxy has longer
 		proxy.LoseListeners("a")
 		want = append(want, ambient.StatusPending, ambient.StatusEnabled)
-		statuses := func() []ambient.Status {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			return n.statuses["a"]
-		}
-		n.await(func() bool { return slices.Equal(statuses(), want) }, func() string {
-			return fmt.Sprintf("the pod has had the statuses %q, want %q; the agent says %s", statuses(), want, describe(a))
+		n.await(func() bool { return slices.Equal(seen("a"), want) }, func() string {
+			return fmt.Sprintf("the pod has had the statuses %q, want %q; the agent says %s", seen("a"), want, describe(a))
 		})
 		n.connect(pod, 1)
 	}
 	n.exchange(alive)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if got := n.statuses["b"]; len(got) != 1 {
+	if got := seen("b"); len(got) != 1 {
 		t.Errorf("the other pod has the statuses %q, want that it was enabled once", got)
+	}
+}
+
+// watchStatuses has an agent that begins later tell which statuses each pod has, one after the
+// other, whether they are written to its annotation or not.
+func (n *node) watchStatuses() (of func(uid string) []ambient.Status) {
+	statuses, observe := map[string][]ambient.Status{}, n.options.Observe
+	n.options.Observe = func(p Pod) {
+		n.mu.Lock()
+		if all := statuses[p.UID]; p.Seen.Status != ambient.NoStatus && (len(all) == 0 || all[len(all)-1] != p.Seen.Status) {
+			statuses[p.UID] = append(all, p.Seen.Status)
+		}
+		n.mu.Unlock()
+		observe(p)
+	}
+	return func(uid string) []ambient.Status {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return slices.Clone(statuses[uid])
 	}
 }
 

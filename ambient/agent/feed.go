@@ -4,7 +4,9 @@ package agent
 
 import (
 	"context"
+	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 
 	"github.com/meshcni/meshcni/ambient"
@@ -24,6 +26,7 @@ type Feed interface {
 func (a *Agent) learn(change ambient.Change) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	statuses := a.onlyStatuses(change)
 	concerned, times := a.roster.Update(change, func(ambient.Pod) {})
 	for of, n := range times {
 		a.options.count(CountChange, of, n)
@@ -39,7 +42,11 @@ func (a *Agent) learn(change ambient.Change) {
 		}
 	}
 	for uid := range concerned {
-		a.wake(uid)
+		if w := a.workers[uid]; w != nil && statuses[uid] && !begun {
+			w.tellStatus()
+		} else {
+			a.wake(uid)
+		}
 	}
 	if begun {
 		a.takeUnwantedLocked()
@@ -50,6 +57,33 @@ func (a *Agent) learn(change ambient.Change) {
 	}
 	a.roster.News()
 	a.sets.nudgeToTakeOver()
+}
+
+// onlyStatuses returns the pods of which a change tells another status annotation, and nothing
+// else: in most cases the agent has written it. The caller holds mu.
+func (a *Agent) onlyStatuses(change ambient.Change) map[string]bool {
+	only := map[string]bool{}
+	for _, namespace := range change.Namespaces {
+		if former, known := a.roster.Namespaces[namespace.Name]; !known || !reflect.DeepEqual(former, namespace) {
+			return only
+		}
+	}
+	for _, pod := range change.Pods {
+		former, known := a.roster.Pods[pod.UID]
+		only[pod.UID] = known && equalButStatus(former, pod, a.options.Vocabulary.Status)
+	}
+	return only
+}
+
+// equalButStatus compares two pods without a status annotation.
+func equalButStatus(a, b ambient.Pod, annotation string) bool {
+	for _, pod := range []*ambient.Pod{&a, &b} {
+		others := map[string]string{} // not nil: a pod may have no other one
+		maps.Copy(others, pod.Annotations)
+		delete(others, annotation)
+		pod.Annotations = others
+	}
+	return reflect.DeepEqual(a, b)
 }
 
 // tidySets has the pods that have lost members look for them, and clears the host's sets. It

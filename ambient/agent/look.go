@@ -24,8 +24,8 @@ func (w *worker) know(pod ambient.Pod) {
 
 // annotate hands the pod's status over to be written.
 func (w *worker) annotate(status ambient.Status) {
-	w.annotation.Write(status)
-	w.agent.options.Annotator.Annotate(w.pod.Pod, status)
+	pod := w.pod.Pod
+	w.annotation.Want(status, func(status ambient.Status) { w.agent.options.Annotator.Annotate(pod, status) })
 }
 
 // name notes the pod's names, before the feed tells of the pod.

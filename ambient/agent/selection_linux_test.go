@@ -199,15 +199,18 @@ func TestLateAnnotation(t *testing.T) {
 	}
 	looks := n.countLooks("a")
 	a, _ := n.run()
-	n.proxy()
 	n.feed <- told(object("a"))
+	n.awaitStatus(a, "a", ambient.StatusPending)
+	n.proxy()
 	n.awaitSelection(a, "a")
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	asked, edited := requests.Load(), b.updates.Load()
 	for _, status := range []string{"pending", "enabled"} {
-		late := object("a")
+		late, labelled := object("a"), object("a")
 		late.Annotations = map[string]string{"ambient.istio.io/redirection": status}
-		n.tellAndAwait(a, looks, told(late))
+		n.feed <- told(late)
+		labelled.Annotations, labelled.Labels["late"] = late.Annotations, status // which the agent looks at
+		n.tellAndAwait(a, looks, told(labelled))
 	}
 	if got := n.statusesOf("a"); !slices.Equal(got, []ambient.Status{ambient.StatusPending, ambient.StatusEnabled}) || requests.Load() != asked {
 		t.Errorf("statuses %q, and %d requests more to the proxy, want nothing more", got, requests.Load()-asked)

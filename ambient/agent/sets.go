@@ -23,6 +23,7 @@ func families() []interception.Family {
 type sets struct {
 	options *Options
 	changed chan struct{} // has a value if something has changed on the host
+	entered chan struct{} // has a value if the last pod may have got into the sets
 
 	looking sync.Mutex    // is held by a look at all members
 	busy    sync.RWMutex  // edits share it, and what changes the plan excludes them
@@ -72,21 +73,28 @@ func (s *sets) keep(
 	}
 	round := time.NewTicker(s.options.Round)
 	defer round.Stop()
-	var reported error
-	for {
-		err := s.refresh(ctx) // the next pod that enters sees the failure, too
-		if remove := read(s.takeLost(), s.of("")); len(remove) > 0 {
-			_ = s.evict(ctx, remove) // what fails is tried again in the next round
+	var refreshed, reported error
+	for look := true; ; {
+		if look {
+			refreshed = s.refresh(ctx) // the next pod that enters sees the failure, too
+			if remove := read(s.takeLost(), s.of("")); len(remove) > 0 {
+				_ = s.evict(ctx, remove) // what fails is tried again in the next round
+			}
 		}
+		err := refreshed
 		if err == nil {
 			err = takeOver(ctx)
 		}
 		if ctx.Err() == nil {
 			reported = s.report(reported, err)
 		}
+		look = true
 		select {
 		case <-round.C:
 		case <-s.changed:
+			wait(ctx, calm)
+		case <-s.entered:
+			look = false
 			wait(ctx, calm)
 		case <-ctx.Done():
 			return

@@ -281,7 +281,7 @@ func TestEditsBesideLooks(t *testing.T) {
 	if !is {
 		t.Fatal("the dataplane edits no sets")
 	}
-	s := &sets{options: &n.options, changed: make(chan struct{}, 1), former: map[netip.Addr][]string{}}
+	s := &sets{options: &n.options, changed: make(chan struct{}, 1), entered: make(chan struct{}, 1), former: map[netip.Addr][]string{}}
 	if err := s.prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}

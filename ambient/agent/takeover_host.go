@@ -72,10 +72,15 @@ type upstreamHost struct {
 	again    time.Time // when to try again after err
 }
 
-// nudgeToTakeOver is nudge as long as rules of Istio's own agent may be on the host.
+// nudgeToTakeOver has keep find out soon whether all pods are in the sets, as long as rules of
+// Istio's own agent may be on the host.
 func (s *sets) nudgeToTakeOver() {
-	if s.mayTakeOver() {
-		s.nudge()
+	if !s.mayTakeOver() {
+		return
+	}
+	select {
+	case s.entered <- struct{}{}:
+	default: // it is to find out already
 	}
 }
 

@@ -38,6 +38,7 @@ type worker struct {
 	uid     string
 	glances chan struct{} // has a value when it is time to look for the proxy's listeners
 	came    chan struct{} // has a value when the plugin has told something
+	status  chan struct{} // has a value when the feed tells another status annotation, and nothing else
 
 	questions chan question // is read while the worker waits
 	retired   chan struct{} // closed when it works no more
@@ -85,8 +86,9 @@ type worker struct {
 
 func newWorker(a *Agent, uid string) *worker {
 	return &worker{
-		agent: a, uid: uid, glances: make(chan struct{}, 1), came: make(chan struct{}, 1), alert: make(chan struct{}),
-		questions: make(chan question), retired: make(chan struct{}), state: Pod{UID: uid, Since: time.Now()},
+		agent: a, uid: uid, state: Pod{UID: uid, Since: time.Now()},
+		glances: make(chan struct{}, 1), came: make(chan struct{}, 1), status: make(chan struct{}, 1), alert: make(chan struct{}),
+		questions: make(chan question), retired: make(chan struct{}),
 		failures: roster.Retries(),
 		looks:    upkeep.Series{First: time.Millisecond, Most: 250 * time.Millisecond, Calm: time.Minute},
 		losses:   upkeep.Series{First: time.Second, Most: time.Minute, Calm: 10 * time.Second},
@@ -137,6 +139,7 @@ func (w *worker) current() Pod {
 // ends.
 func (w *worker) run(ctx context.Context) {
 	defer close(w.retired)
+	defer w.annotation.Stop()
 	for {
 		alert := w.begin()
 		pause, over := w.pass(ctx, alert)
@@ -175,7 +178,21 @@ func (w *worker) wait(ctx context.Context, alert <-chan struct{}, pause time.Dur
 			if !w.stillServed(ctx) {
 				return
 			}
+		case <-w.status:
+			before := w.seen.Status
+			if w.learn(); w.seen.Status != before {
+				return
+			}
 		}
+	}
+}
+
+// tellStatus makes the worker look at the pod's status annotation, once it waits. If the agent has
+// written the status, there is nothing else to look at.
+func (w *worker) tellStatus() {
+	select {
+	case w.status <- struct{}{}:
+	default: // it is to look already
 	}
 }
 
@@ -217,6 +234,10 @@ func (a *Agent) retire(w *worker) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.nudged {
+		return false
+	}
+	if len(w.status) > 0 {
+		w.news()
 		return false
 	}
 	delete(a.workers, w.uid)

@@ -112,6 +112,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	close(a.stopped)
 	cancel()
 	parts.Wait()
+	for _, e := range a.entries {
+		e.annotation.Stop()
+	}
 	for _, p := range a.host.proxies {
 		err = errors.Join(err, a.host.close(p))
 	}

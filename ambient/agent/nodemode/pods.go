@@ -71,8 +71,8 @@ func (e *entry) know(pod ambient.Pod, annotation string) {
 
 // annotate hands a pod's status over to be written.
 func (a *Agent) annotate(e *entry, status ambient.Status) {
-	e.annotation.Write(status)
-	a.options.Annotator.Annotate(e.pod.Pod, status)
+	pod := e.pod.Pod
+	e.annotation.Want(status, func(status ambient.Status) { a.options.Annotator.Annotate(pod, status) })
 }
 
 // addresses returns the pod's. The plugin knows them before the API server does.
@@ -366,6 +366,7 @@ func (a *Agent) retire(e *entry) {
 	}
 	a.mu.Unlock()
 	if gone {
+		e.annotation.Stop()
 		a.options.Observe(e.state)
 	}
 }

@@ -4,34 +4,85 @@ package roster
 
 import (
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/meshcni/meshcni/ambient"
 )
 
-// Annotation distinguishes changes of a pod's status annotation by other programs from the agent's
-// own writes. The feed may tell of an own write late, or not at all if another write followed soon.
-// The zero value is for a pod that the feed has not told of.
+// Annotation decides which statuses of a pod are written to its annotation, and distinguishes
+// changes by other programs from the agent's own writes. The feed may tell of an own write late, or
+// not at all if another write followed soon. The zero value is for a pod that the feed has not told
+// of. Its methods may be called concurrently.
 type Annotation struct {
+	mu      sync.Mutex
 	known   bool
 	told    ambient.Status   // last
 	written []ambient.Status // and not told since, oldest first
+	doubt   *time.Timer      // ends when the pod has been pending long enough; nil if it is not
 }
 
 // remembered is how many writes an [Annotation] keeps while the feed tells none of them.
 const remembered = 16
 
-// Write notes that the agent has the status written.
-func (a *Annotation) Write(status ambient.Status) {
+// hesitation is how long a pod is pending before that is written. A proxy or an agent that is
+// started again is back sooner in most cases, and each pod of the node would be annotated twice.
+const hesitation = 3 * time.Second
+
+// Want calls write with the status, unless the pod has it: at once, but with
+// [ambient.StatusPending] three seconds later, and only if no other status was wanted by then.
+// Write may be called from a goroutine of its own, and must not call methods of the annotation.
+func (a *Annotation) Want(status ambient.Status, write func(ambient.Status)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stopLocked()
+	if status != ambient.StatusPending {
+		a.writeLocked(status, write)
+		return
+	}
+	var doubt *time.Timer
+	doubt = time.AfterFunc(hesitation, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.doubt == doubt {
+			a.doubt = nil
+			a.writeLocked(status, write)
+		}
+	})
+	a.doubt = doubt
+}
+
+// Stop cancels a write that is still to come.
+func (a *Annotation) Stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stopLocked()
+}
+
+func (a *Annotation) stopLocked() {
+	if a.doubt != nil {
+		a.doubt.Stop()
+		a.doubt = nil
+	}
+}
+
+func (a *Annotation) writeLocked(status ambient.Status, write func(ambient.Status)) {
+	if a.known && a.told == status && len(a.written) == 0 {
+		return
+	}
 	a.written = append(a.written, status)
 	if len(a.written) > remembered {
 		a.written = slices.Delete(a.written, 0, 1)
 	}
+	write(status)
 }
 
 // Tell notes the status that the feed tells, and reports whether the agent has to go by it: whether
 // it is the first one, or a change that the agent has not written. An earlier agent may have
 // written it, or this agent before the pod came back.
 func (a *Annotation) Tell(status ambient.Status) (news bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.known && status == a.told {
 		return false
 	}

@@ -5,6 +5,8 @@ package roster_test
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
@@ -25,17 +27,19 @@ func TestAnnotation(t *testing.T) {
 		"a write is told once":        {[]ambient.Status{""}, []ambient.Status{"enabled"}, []ambient.Status{"enabled", "", "enabled"}, []bool{false, true, true}},
 		"the first, after a write":    {nil, []ambient.Status{"enabled"}, []ambient.Status{"enabled"}, []bool{true}},
 	} {
-		var a roster.Annotation
-		for _, status := range test.before {
-			a.Tell(status)
-		}
-		for _, status := range test.written {
-			a.Write(status)
-		}
 		var news []bool
-		for _, status := range test.told {
-			news = append(news, a.Tell(status))
-		}
+		synctest.Test(t, func(*testing.T) {
+			var a roster.Annotation
+			for _, status := range test.before {
+				a.Tell(status)
+			}
+			for _, status := range test.written {
+				write(&a, status)
+			}
+			for _, status := range test.told {
+				news = append(news, a.Tell(status))
+			}
+		})
 		if !slices.Equal(news, test.news) {
 			t.Errorf("%s: told %q, news %t, want %t", name, test.told, news, test.news)
 		}
@@ -46,13 +50,66 @@ func TestAnnotation(t *testing.T) {
 // before the last 16 writes is another one's when the feed tells it.
 func TestAnnotationForgetsOldWrites(t *testing.T) {
 	t.Parallel()
-	var a roster.Annotation
-	a.Tell("")
-	a.Write(ambient.StatusPending)
-	for range 16 {
-		a.Write(ambient.StatusEnabled)
+	synctest.Test(t, func(t *testing.T) {
+		var a roster.Annotation
+		a.Tell("")
+		write(&a, ambient.StatusPending)
+		for range 16 {
+			write(&a, ambient.StatusEnabled)
+		}
+		if !a.Tell(ambient.StatusPending) {
+			t.Error("a write of long ago is still the agent's")
+		}
+	})
+}
+
+// write has a status written, and waits until it is.
+func write(a *roster.Annotation, status ambient.Status) {
+	a.Want(status, func(ambient.Status) {})
+	time.Sleep(4 * time.Second)
+}
+
+// TestWrites has an agent want statuses, each so long after the one before. What another program
+// writes in the end is news, whatever the agent has wanted without writing it.
+func TestWrites(t *testing.T) {
+	t.Parallel()
+	type want struct {
+		after  time.Duration
+		status ambient.Status
 	}
-	if !a.Tell(ambient.StatusPending) {
-		t.Error("a write of long ago is still the agent's")
+	for name, test := range map[string]struct {
+		told  []ambient.Status
+		wants []want
+		ends  time.Duration // after the last one
+		wrote []ambient.Status
+	}{
+		"a new pod":                   {nil, []want{{0, "enabled"}}, 0, []ambient.Status{"enabled"}},
+		"as the pod has it":           {[]ambient.Status{"enabled"}, []want{{0, "enabled"}}, 0, nil},
+		"pending for a moment":        {[]ambient.Status{"enabled"}, []want{{0, "pending"}, {2900 * time.Millisecond, "enabled"}}, time.Hour, nil},
+		"pending for 3.1 s":           {[]ambient.Status{"enabled"}, []want{{0, "pending"}, {3100 * time.Millisecond, "enabled"}}, 0, []ambient.Status{"pending", "enabled"}},
+		"pending again":               {[]ambient.Status{""}, []want{{0, "pending"}, {2900 * time.Millisecond, ""}, {0, "pending"}}, 2900 * time.Millisecond, nil},
+		"pending when the agent ends": {[]ambient.Status{"enabled"}, []want{{0, "pending"}}, 2900 * time.Millisecond, nil},
+		"gone and come back":          {[]ambient.Status{"enabled"}, []want{{0, ""}, {0, "enabled"}}, 0, []ambient.Status{"", "enabled"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var a roster.Annotation
+			for _, status := range test.told {
+				a.Tell(status)
+			}
+			var wrote []ambient.Status
+			for _, want := range test.wants {
+				time.Sleep(want.after)
+				a.Want(want.status, func(status ambient.Status) { wrote = append(wrote, status) })
+			}
+			time.Sleep(test.ends)
+			a.Stop()
+			time.Sleep(time.Hour)
+			if !slices.Equal(wrote, test.wrote) {
+				t.Errorf("%s: wrote %q, want %q", name, wrote, test.wrote)
+			}
+			if !slices.Contains(wrote, ambient.StatusPending) && !a.Tell(ambient.StatusPending) {
+				t.Errorf("%s: another program's status is no news", name)
+			}
+		})
 	}
 }

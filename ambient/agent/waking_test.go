@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
+	"github.com/meshcni/meshcni/ambient/zds"
+	"github.com/meshcni/meshcni/interception"
+)
+
+// TestOwnStatusIsNoNews has the feed tell of a pod whose worker waits. The worker looks at the pod
+// again after every change but one: that the pod has the status that the agent has written.
+func TestOwnStatusIsNoNews(t *testing.T) {
+	t.Parallel()
+	const key = "ambient.istio.io/redirection"
+	shop := []ambient.Namespace{{Name: "shop"}}
+	told := func(status, label string) []ambient.Pod {
+		pod := ambient.Pod{Pod: interception.Pod{Namespace: "shop", Name: "web", UID: "a", Labels: map[string]string{"app": label}}}
+		if status != "" {
+			pod.Annotations = map[string]string{key: status}
+		}
+		return []ambient.Pod{pod}
+	}
+	for name, test := range map[string]struct {
+		change ambient.Change
+		looks  bool
+	}{
+		"its own status":                 {ambient.Change{Pods: told("enabled", "web")}, false},
+		"its own status, namespace told": {ambient.Change{Namespaces: shop, Pods: told("enabled", "web")}, false},
+		"another status":                 {ambient.Change{Pods: told("pending", "web")}, true},
+		"and another label":              {ambient.Change{Pods: told("enabled", "api")}, true},
+		"and another namespace": {
+			ambient.Change{Namespaces: []ambient.Namespace{{Name: "shop", Labels: map[string]string{"a": "b"}}}, Pods: told("enabled", "web")}, true,
+		},
+		"and the feed is complete": {ambient.Change{Pods: told("enabled", "web"), Complete: true}, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := &Agent{
+				options: Options{Vocabulary: ambient.Istio(), Annotator: ignore{}}, roster: roster.New(),
+				told: make(chan struct{}), workers: map[string]*worker{},
+			}
+			a.sets.options, a.sets.changed = &a.options, make(chan struct{}, 1)
+			w := newWorker(a, "a")
+			a.learn(ambient.Change{Namespaces: shop, Pods: told("", "web")})
+			w.learn()
+			w.annotate(ambient.StatusEnabled)
+			w.seen.Status = ambient.StatusEnabled
+			a.workers["a"] = w
+			looks := false
+			go func() {
+				w.wait(t.Context(), w.begin(), time.Hour)
+				looks = true
+			}()
+			synctest.Wait()
+			a.learn(test.change)
+			synctest.Wait()
+			if looks != test.looks {
+				t.Errorf("%s: the worker looks again: %t, want %t", name, looks, test.looks)
+			}
+			w.nudge()
+		})
+	}
+}
+
+// TestStatusKeepsWorker has the feed tell another status of a pod whose worker has nothing left to
+// do: it stays, and looks again.
+func TestStatusKeepsWorker(t *testing.T) {
+	t.Parallel()
+	a := &Agent{retired: make(chan struct{}), workers: map[string]*worker{}}
+	a.sets.options = &a.options
+	w := newWorker(a, "a")
+	a.workers["a"] = w
+	alert := w.begin()
+	w.tellStatus()
+	if a.retire(w) {
+		t.Error("the worker retires")
+	}
+	select {
+	case <-alert:
+	default:
+		t.Error("the worker does not look again")
+	}
+}
+
+// TestProxyEvents has the server for the proxy tell what happens: the worker of a pod looks again
+// when a proxy has come or gone, and not because one has been told of all pods.
+func TestProxyEvents(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		event zds.Event
+		looks bool
+	}{
+		"a proxy has come":                  {zds.Event{Connection: 1, Hello: &zds.Hello{}}, true},
+		"a proxy has gone":                  {zds.Event{Connection: 1, Err: io.EOF}, true},
+		"a proxy has gone before its hello": {zds.Event{Err: io.EOF}, false},
+		"a proxy has been told of all pods": {zds.Event{Connection: 1, Request: zds.Request{Kind: zds.KindSnapshotSent}}, false},
+		"a proxy has been told of another":  {zds.Event{Connection: 1, Request: zds.Request{Kind: zds.KindAdd, Workload: zds.Workload{UID: "b"}}}, false},
+		"a proxy has been told of the pod":  {zds.Event{Connection: 1, Request: zds.Request{Kind: zds.KindAdd, Workload: zds.Workload{UID: "a"}}}, true},
+	} {
+		a := &Agent{workers: map[string]*worker{}}
+		w := newWorker(a, "a")
+		a.workers["a"] = w
+		alert := w.begin()
+		w.rest(true)
+		a.hear(test.event)
+		looks := false
+		select {
+		case <-alert:
+			looks = true
+		default:
+		}
+		if looks != test.looks {
+			t.Errorf("%s: the worker looks again: %t, want %t", name, looks, test.looks)
+		}
+	}
+}
+
+// ignore is an annotator of a pod whose status the test tells.
+type ignore struct{}
+
+func (ignore) Annotate(interception.Pod, ambient.Status) {}
