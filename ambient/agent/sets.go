@@ -94,7 +94,7 @@ func (s *sets) keep(
 		case <-s.changed:
 			wait(ctx, calm)
 		case <-s.entered:
-			look = false
+			look = refreshed != nil
 			wait(ctx, calm)
 		case <-ctx.Done():
 			return
