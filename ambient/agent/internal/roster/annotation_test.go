@@ -66,7 +66,7 @@ func TestAnnotationForgetsOldWrites(t *testing.T) {
 // write has a status written, and waits until it is.
 func write(a *roster.Annotation, status ambient.Status) {
 	a.Want(status, func(ambient.Status) {})
-	time.Sleep(4 * time.Second)
+	<-time.After(4 * time.Second)
 }
 
 // TestWrites has an agent want statuses, each so long after the one before. What another program
@@ -98,12 +98,12 @@ func TestWrites(t *testing.T) {
 			}
 			var wrote []ambient.Status
 			for _, want := range test.wants {
-				time.Sleep(want.after)
+				<-time.After(want.after)
 				a.Want(want.status, func(status ambient.Status) { wrote = append(wrote, status) })
 			}
-			time.Sleep(test.ends)
+			<-time.After(test.ends)
 			a.Stop()
-			time.Sleep(time.Hour)
+			<-time.After(time.Hour)
 			if !slices.Equal(wrote, test.wrote) {
 				t.Errorf("%s: wrote %q, want %q", name, wrote, test.wrote)
 			}
