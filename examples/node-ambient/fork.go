@@ -4,14 +4,14 @@ package main
 
 import (
 	"context"
-	"sync"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent"
 	"github.com/meshcni/meshcni/interception"
 )
 
-// fork gives two agents what one feed tells. The latter may end before the former.
+// fork gives two agents what one feed tells. It reads on once both have read: a feed keeps no more
+// than the last change of each pod. The latter agent may end before the former.
 type fork struct {
 	feed     agent.Feed
 	branches [2]*branch
@@ -20,7 +20,7 @@ type fork struct {
 func newFork(feed agent.Feed) *fork {
 	f := &fork{feed: feed}
 	for i := range f.branches {
-		f.branches[i] = &branch{told: make(chan struct{}, 1)}
+		f.branches[i] = &branch{make(chan ambient.Change), make(chan struct{})}
 	}
 	return f
 }
@@ -33,61 +33,29 @@ func (f *fork) run(ctx context.Context) error {
 			return err
 		}
 		for _, b := range f.branches {
-			b.add(change)
+			select {
+			case b.changes <- change:
+			case <-b.closed:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 		}
 	}
 }
 
-// branch is the feed of one of the agents.
+// branch is the feed of one of the agents. Closed is closed when the agent has ended.
 type branch struct {
-	told chan struct{} // has a value if there is news
-
-	mu     sync.Mutex
-	news   []ambient.Change
-	closed bool
-}
-
-func (b *branch) add(change ambient.Change) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return
-	}
-	b.news = append(b.news, change)
-	signal(b.told)
-}
-
-// close drops what the agent does not read any more.
-func (b *branch) close() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.news, b.closed = nil, true
+	changes chan ambient.Change
+	closed  chan struct{}
 }
 
 // Next implements [agent.Feed].
 func (b *branch) Next(ctx context.Context) (ambient.Change, error) {
-	for {
-		b.mu.Lock()
-		if len(b.news) > 0 {
-			first := b.news[0]
-			b.news = b.news[1:]
-			b.mu.Unlock()
-			return first, nil
-		}
-		b.mu.Unlock()
-		select {
-		case <-b.told:
-		case <-ctx.Done():
-			return ambient.Change{}, context.Cause(ctx)
-		}
-	}
-}
-
-// signal puts a value into a channel that has room for one.
-func signal(to chan struct{}) {
 	select {
-	case to <- struct{}{}:
-	default: // it has one already
+	case change := <-b.changes:
+		return change, nil
+	case <-ctx.Done():
+		return ambient.Change{}, context.Cause(ctx)
 	}
 }
 

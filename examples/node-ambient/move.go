@@ -302,7 +302,7 @@ func (m *move) retire(ctx context.Context) error {
 	case err != nil:
 		return nil //nolint:nilerr // the process ends
 	}
-	m.fork.branches[1].close()
+	close(m.fork.branches[1].closed)
 	m.ended()
 	m.log.Info("all pods of the node are captured in the new form, and nothing of the former is left")
 	return nil
@@ -356,4 +356,12 @@ func (m *move) withdraw(ctx context.Context, uid string) error {
 	}
 	m.gone(uid)
 	return nil
+}
+
+// signal puts a value into a channel that has room for one.
+func signal(to chan struct{}) {
+	select {
+	case to <- struct{}{}:
+	default: // it has one already
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent"
@@ -216,7 +217,7 @@ func TestFork(t *testing.T) {
 	go func() { ended <- f.run(ctx) }()
 	for i := range 3 {
 		if i == 2 {
-			f.branches[1].close()
+			close(f.branches[1].closed)
 		}
 		s <- ambient.Change{Gone: []string{fmt.Sprint(i)}}
 		for j, b := range f.branches {
@@ -235,4 +236,31 @@ func TestFork(t *testing.T) {
 	if _, err := f.branches[1].Next(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("a closed branch tells more, %v", err)
 	}
+}
+
+// TestForkReadsNotAhead has an agent that reads nothing: what the feed tells then stays there.
+func TestForkReadsNotAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := make(changes)
+		f := newFork(s)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- f.run(ctx) }()
+		s <- ambient.Change{}
+		if _, err := f.branches[0].Next(ctx); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		select {
+		case s <- ambient.Change{}:
+			t.Error("the fork reads ahead")
+		default:
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the fork ends with %v", err)
+		}
+	})
 }
