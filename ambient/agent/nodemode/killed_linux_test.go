@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"flag"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ type life struct {
 	Backend, State string
 	Roots          podnetns.Roots
 	Feed           ambient.Change
+	Refuses        bool // the kernel refuses a proxy's plan
 }
 
 // TestKilled kills agents (SIGKILL) at random instants: in odd rounds of a change of proxies, in
@@ -62,9 +64,9 @@ func TestKilled(t *testing.T) {
 			}
 			n.follow(turn(0), web, proxies[0], 1)
 			for round := 1; round <= rounds; round++ {
-				n.kill(life{name, n.options.State, n.made.Roots(), turn(round)}, time.Duration(rand.Int64N(int64(longest))))
+				n.kill(life{Backend: name, State: n.options.State, Roots: n.made.Roots(), Feed: turn(round)}, time.Duration(rand.Int64N(int64(longest))))
 				for _, to := range families {
-					if by := n.takers(web, to, proxies); by != 1 {
+					if by := n.takers(web, to, proxies[:]...); by != 1 {
 						t.Errorf("round %d: %d proxies have taken a connection over %s, want one", round, by, to)
 					}
 				}
@@ -78,8 +80,43 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// takers makes a connection and returns how many proxies have taken it; 0 if it fails.
-func (n *node) takers(from ambient.Pod, family interception.Family, proxies [2]*nodes.Proxy) (takers int) {
+// TestKilledWhileAProxyIsRefused kills agents (SIGKILL) at random instants while they introduce a
+// proxy, which cannot have its rules, and take it back. The former proxy takes new connections, and
+// once the refused one has gone, the next agent leaves the host as it was. The record of settings
+// may know those of links that are gone, until rules are applied again.
+func TestKilledWhileAProxyIsRefused(t *testing.T) {
+	t.Parallel()
+	if task, is := victim.Task(); is {
+		beKilled(t, task)
+		return
+	}
+	const rounds, longest = 10, 200 * time.Millisecond
+	n := newNode(t, backends(t)["nftables"])
+	web := n.pod()
+	former, proxy := n.proxy()
+	next, _ := n.proxy()
+	n.follow(told(former, web), web, proxy, 1)
+	noted := regexp.MustCompile(`(, )?0x[0-9a-f]{8} comment "sysctl [^"]*"`)
+	dump := func() string { return noted.ReplaceAllString(n.dump(), "") }
+	stood := dump()
+	for round := range rounds {
+		n.kill(life{Backend: "nftables", State: n.options.State, Roots: n.made.Roots(), Feed: told(former, next, web), Refuses: true},
+			time.Duration(rand.Int64N(int64(longest))))
+		for _, to := range families {
+			if n.takers(web, to, proxy) != 1 {
+				t.Errorf("round %d: the former proxy has not taken a connection over %s", round, to)
+			}
+		}
+		_, end := n.run()
+		n.feed <- told(former, web)
+		n.eventually("the host is as it was", func() bool { return dump() == stood })
+		n.wantWay(web, proxy, captured)
+		end()
+	}
+}
+
+// takers makes a connection and returns how many of the proxies have taken it; 0 if it fails.
+func (n *node) takers(from ambient.Pod, family interception.Family, proxies ...*nodes.Proxy) (takers int) {
 	for _, proxy := range proxies {
 		proxy.Takings() // forget
 	}
@@ -141,7 +178,13 @@ func beKilled(t *testing.T, task string) {
 		t.Fatal(err)
 	}
 	n := &node{t: t, feed: make(chan ambient.Change), changed: make(chan struct{}), statuses: map[string][]ambient.Status{}}
-	n.options = n.settings(backends(t)[l.Backend], l.Roots, host)
+	dataplane := backends(t)[l.Backend]
+	if l.Refuses {
+		refuses := &meddled{backend: dataplane, meddle: obstacles()["a kernel without TPROXY"].meddle(n)}
+		refuses.armed.Store(true)
+		dataplane = refuses
+	}
+	n.options = n.settings(dataplane, l.Roots, host)
 	n.options.State = l.State
 	if err := victim.Serve(func() error {
 		a, err := nodemode.New(n.options)
