@@ -72,7 +72,7 @@ type upstreamHost struct {
 	again    time.Time // when to try again after err
 }
 
-// nudgeToTakeOver has keep find out soon whether all pods are in the sets, as long as rules of
+// nudgeToTakeOver makes keep find out soon whether all pods are in the sets, as long as rules of
 // Istio's own agent may be on the host.
 func (s *sets) nudgeToTakeOver() {
 	if !s.mayTakeOver() {

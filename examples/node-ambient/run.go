@@ -17,9 +17,9 @@ import (
 )
 
 // gcPercent returns the settings of the garbage collector. This process lives long, and a look at
-// all pods makes much garbage. While pods come, or all pods are taken up after a restart, memory
-// matters less than how long that takes; but with 100, what is kept is scattered so widely that the
-// idle process has half a MiB more.
+// all pods makes much garbage. While pods come, or the process takes up all pods after a restart,
+// time matters more than memory. With 100, though, what the process keeps is scattered so widely
+// that it has half a MiB more when it is idle.
 func gcPercent() footprint.Percent { return footprint.Percent{Working: 50, Idle: 30} }
 
 func run(ctx context.Context, env environment) int {

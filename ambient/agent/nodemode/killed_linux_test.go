@@ -82,8 +82,8 @@ func TestKilled(t *testing.T) {
 
 // TestKilledWhileAProxyIsRefused kills agents (SIGKILL) at random instants while they introduce a
 // proxy, which cannot have its rules, and take it back. The former proxy takes new connections, and
-// once the refused one has gone, the next agent leaves the host as it was. The record of settings
-// may know those of links that are gone, until rules are applied again.
+// once the refused one has gone, the next agent leaves the host as it was. Until rules are applied
+// again, the owner's record may list settings of links that are gone.
 func TestKilledWhileAProxyIsRefused(t *testing.T) {
 	t.Parallel()
 	if task, is := victim.Task(); is {

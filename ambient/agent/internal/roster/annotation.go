@@ -25,8 +25,8 @@ type Annotation struct {
 // remembered is how many writes an [Annotation] keeps while the feed tells none of them.
 const remembered = 16
 
-// hesitation is how long a pod is pending before that is written. A proxy or an agent that is
-// started again is back sooner in most cases, and each pod of the node would be annotated twice.
+// hesitation is how long a pod is pending before that is written. Most proxies and agents that
+// start again are back sooner. Without the pause, each pod of the node would be annotated twice.
 const hesitation = 3 * time.Second
 
 // Want calls write with the status, unless the pod has it: at once, but with
