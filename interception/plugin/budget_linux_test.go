@@ -41,12 +41,13 @@ func TestABudgetThatIsNotMetFailsTheBenchmark(t *testing.T) {
 	t.Parallel()
 	const name = "ADD"
 	m := &measurement{TB: t, plugin: "testdata/pod.json", costs: map[string][]cost{}, ofEmpty: map[string][]cost{}, applied: []float64{mostApply + 1}}
-	for _, kind := range []string{name, captured, byAgent, manyCIDRs, parallelADD, outside, outside + withAmbient, bySocket, bySocket + withAmbient, onlyVersion, enrolled} {
+	for _, kind := range []string{name, captured, byAgent, besideEnroller, manyCIDRs, parallelADD, outside, outside + withAmbient, bySocket, bySocket + withAmbient, onlyVersion, enrolled} {
 		m.costs[kind], m.ofEmpty[kind] = []cost{{wall: 2, cpu: 3, rss: 1}}, []cost{{wall: 1, cpu: 1}}
 	}
 	m.costs[enrolled] = []cost{{wall: 1.3, cpu: 3}}
 	m.costs[outside] = []cost{{wall: 2, cpu: 4, rss: 1}}
 	m.costs[outside+withAmbient] = []cost{{wall: 2, cpu: 6.4, rss: 1}}
+	m.costs[besideEnroller] = []cost{{wall: 1, cpu: 3}}
 	m.costs[byAgent] = []cost{{wall: 1, cpu: 3, agent: 0.5}} // the plugin alone would be within the budget
 	table := m.table([]budgetCase{{name: name, limit: 2.5, resident: mostResident}})
 	var told failures
@@ -56,7 +57,7 @@ func TestABudgetThatIsNotMetFailsTheBenchmark(t *testing.T) {
 		"NOT MET: " + outside + ", CPU / " + onlyVersion + ": 1.33, and the budget is 1.30",
 		"NOT MET: " + outside + withAmbient + ", CPU / " + outside + ": 1.60, and the budget is 1.50",
 		"NOT MET: " + byAgent + ", all processes' CPU / " + captured + ": 1.17, and the budget is 1.00",
-		"NOT MET: " + enrolled + ", wall / " + byAgent + ": 1.30, and the budget is 1.20",
+		"NOT MET: " + enrolled + ", wall / " + besideEnroller + ": 1.30, and the budget is 1.20",
 		"NOT MET: " + inProcess + ", wall ms, default plan, fresh namespace: 2.00, and the budget is 1.00",
 	}
 	for _, line := range want {
