@@ -3,18 +3,115 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent/event"
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
+
+// TestE12StatusListsAllOnTheHost has "install-cni ambient status --host" list what the program has
+// in the host's namespace: as many links, addresses, policy rules and routes as the system's own
+// tools list beyond those before. Without the owner that is listed, the host is as it was.
+func TestE12StatusListsAllOnTheHost(t *testing.T) {
+	t.Parallel()
+	for _, dataplane := range []string{"nftables", "iptables"} {
+		t.Run(dataplane, func(t *testing.T) {
+			t.Parallel()
+			c := newCaptor(t, `,"dataplane":"`+dataplane+`"`)
+			before, had := dataplanetest.Kernel{}.Dump(t, c.node.Host.Netns), c.objectLines()
+			p := begin(t, build(t), c.args...)
+			awaitSocket(t, c.path("pluginevent.sock"))
+			if err := c.enrol(); err != nil {
+				t.Fatal(err)
+			}
+			p.end()
+			listed := c.statusOfHost()
+			if len(listed.Holds) != 1 || len(listed.Deviations) > 0 {
+				t.Fatalf("%d owners and the deviations %s are listed, want one owner alone", len(listed.Holds), listed.Deviations)
+			}
+			for kind, lines := range c.objectLines() {
+				added := slices.DeleteFunc(lines, func(line string) bool { return slices.Contains(had[kind], line) })
+				if got := listed.Holds[0].count(kind); got != len(added) || got == 0 {
+					t.Errorf("%d objects of the kind %s are listed, and there are %q", got, kind, added)
+				}
+			}
+			by, _ := c.written()
+			if err := by.Dataplane.Remove(t.Context(), c.node.Host.Netns, listed.Holds[0].Owner); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(before, dataplanetest.Kernel{}.Dump(t, c.node.Host.Netns)); diff != "" {
+				t.Errorf("without what is listed (-before the program +now):\n%s", diff)
+			}
+		})
+	}
+}
+
+// listing is what "install-cni ambient status --host -o json" prints.
+type listing struct {
+	Holds      []holding
+	Deviations []json.RawMessage
+}
+
+// holding is what an owner has: objects, each under the name of its kind.
+type holding struct {
+	Owner   interception.Owner
+	Objects []map[string]json.RawMessage
+}
+
+func (h holding) count(kind string) (n int) {
+	for _, object := range h.Objects {
+		if _, is := object[kind]; is {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *captor) statusOfHost() (listed listing) {
+	c.t.Helper()
+	program := c.path("install-cni")
+	if output, err := exec.Command("go", "build", "-o", program, "../install-cni").CombinedOutput(); err != nil {
+		c.t.Fatalf("build: %v\n%s", err, output)
+	}
+	out, err := exec.Command(program, "ambient", "status", "--host", "-o", "json", "--mounted-proc-dir="+c.node.Roots().Proc).Output()
+	if err == nil {
+		err = json.Unmarshal(out, &listed)
+	}
+	if err != nil {
+		c.t.Fatalf("%v\n%s", err, out)
+	}
+	return listed
+}
+
+// objectLines has a line for each object of some kinds in the host's namespace, but for routes that
+// the kernel itself adds.
+func (c *captor) objectLines() map[string][]string {
+	c.t.Helper()
+	all := map[string][]string{}
+	for kind, command := range map[string]string{
+		"link":       "ip -br link | sed 's/[@ ].*//'",
+		"address":    "ip -o address show scope global | sed 's/^[0-9]*: //'",
+		"policyRule": "ip rule; ip -6 rule",
+		"route":      "{ ip -4 route show table all; ip -6 route show table all; } | { grep -v 'proto kernel' || true; }",
+	} {
+		all[kind] = slices.Collect(strings.Lines(sandboxtest.Run(c.t, c.node.Host.Netns.File(), "", "sh", "-ec", command)))
+	}
+	return all
+}
 
 // secondUID is the UID of another pod of the proxy.
 const secondUID = "1c6b2f1e-9d3c-4f7a-8a51-000000000003"

@@ -21,6 +21,7 @@ import (
 	"github.com/meshcni/meshcni/examples/internal/ambientconf"
 	"github.com/meshcni/meshcni/examples/internal/ambientnews"
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
@@ -112,21 +113,28 @@ func (c *captor) captured(want bool) {
 // state returns what the host's namespace has of the program.
 func (c *captor) state() interception.State {
 	c.t.Helper()
+	_, state := c.written()
+	return state
+}
+
+// written returns the dataplane by which the program has written to the host's namespace, and what
+// it has there.
+func (c *captor) written() (by choice.Candidate, has interception.State) {
+	c.t.Helper()
 	all, err := standard.Candidates(nftables.Options{}, iptables.Options{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	var joined interception.State
 	for _, one := range all {
 		state, err := one.Dataplane.Observe(c.t.Context(), c.node.Host.Netns, ambientconf.NodeOwner)
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		if len(state.Objects) > len(joined.Objects) {
-			joined = state
+		if len(state.Objects) > len(has.Objects) {
+			by, has = one, state
 		}
 	}
-	return joined
+	return by, has
 }
 
 // members returns the members of the sets, with their owners.
