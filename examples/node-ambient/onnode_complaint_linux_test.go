@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -28,18 +29,22 @@ import (
 // tools list beyond those before. Without the owner that is listed, the host is as it was.
 func TestE12StatusListsAllOnTheHost(t *testing.T) {
 	t.Parallel()
+	agent, installer := build(t), filepath.Join(t.TempDir(), "install-cni")
+	if output, err := exec.Command("go", "build", "-o", installer, "../install-cni").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, output)
+	}
 	for _, dataplane := range []string{"nftables", "iptables"} {
 		t.Run(dataplane, func(t *testing.T) {
 			t.Parallel()
 			c := newCaptor(t, `,"dataplane":"`+dataplane+`"`)
 			before, had := dataplanetest.Kernel{}.Dump(t, c.node.Host.Netns), c.objectLines()
-			p := begin(t, build(t), c.args...)
+			p := begin(t, agent, c.args...)
 			awaitSocket(t, c.path("pluginevent.sock"))
 			if err := c.enrol(); err != nil {
 				t.Fatal(err)
 			}
 			p.end()
-			listed := c.statusOfHost()
+			listed := c.statusOfHost(installer)
 			if len(listed.Holds) != 1 || len(listed.Deviations) > 0 {
 				t.Fatalf("%d owners and the deviations %s are listed, want one owner alone", len(listed.Holds), listed.Deviations)
 			}
@@ -81,13 +86,9 @@ func (h holding) count(kind string) (n int) {
 	return n
 }
 
-func (c *captor) statusOfHost() (listed listing) {
+func (c *captor) statusOfHost(installer string) (listed listing) {
 	c.t.Helper()
-	program := c.path("install-cni")
-	if output, err := exec.Command("go", "build", "-o", program, "../install-cni").CombinedOutput(); err != nil {
-		c.t.Fatalf("build: %v\n%s", err, output)
-	}
-	out, err := exec.Command(program, "ambient", "status", "--host", "-o", "json", "--mounted-proc-dir="+c.node.Roots().Proc).Output()
+	out, err := exec.Command(installer, "ambient", "status", "--host", "-o", "json", "--mounted-proc-dir="+c.node.Roots().Proc).Output()
 	if err == nil {
 		err = json.Unmarshal(out, &listed)
 	}
