@@ -30,9 +30,11 @@ var turns = flag.Int("turns", 40, "how often BenchmarkBudget runs each program")
 // not kept. How long it runs is said by -turns, and not by -benchtime.
 //
 // At the other end of one socket is install-cni with its node-watcher, as processes: what they take
-// for an ADD is added to what the plugin takes. Pods are enrolled in ambient mode in turns of their
-// own, after the others: while node-ambient listens to nftables, in whichever namespace, the kernel
-// writes a message about every object that is added, and a plugin's transaction costs more.
+// for an ADD is added to what the plugin takes.
+//
+// Pods are enrolled in ambient mode in turns of their own, after the others. While node-ambient
+// listens to nftables, in whichever namespace, the kernel writes a message about every object that
+// is added, and the plugin's transaction costs more.
 //
 // The plugin and the empty program lie on the disk as install-cni copies them there, and the run
 // directory is on a tmpfs, as /var/run is. The resident set is the larger one of the program's and
@@ -79,7 +81,7 @@ type budgetCase struct {
 const (
 	captured = "ADD, API server (TLS)"
 	byAgent  = "ADD, install-cni's socket"
-	// besideEnroller is the same while the node's agent of ambient mode runs.
+	// besideEnroller is byAgent while node-ambient runs.
 	besideEnroller = byAgent + ", beside node-ambient"
 	manyCIDRs      = "ADD with 1000 excluded CIDRs"
 	parallelADD    = "16 ADDs at once"
