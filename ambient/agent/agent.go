@@ -37,7 +37,7 @@ type SetEditor interface {
 
 // Annotator writes the pods' status annotations.
 type Annotator interface {
-	// Annotate takes over that the pod gets the status, or none with [ambient.NoStatus]. It does not
+	// Annotate sees to it that the pod gets the status, or none with [ambient.NoStatus]. It does not
 	// wait for the API server, tries again by itself, and forgets a pod that is gone. The agent
 	// calls it only if the pod has another status as far as the feed has told, and with
 	// [ambient.StatusPending] only once the pod has been pending for 3 s.

@@ -24,9 +24,10 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
-// TestE12StatusListsAllOnTheHost has "install-cni ambient status --host" list what the program has
-// in the host's namespace: as many links, addresses, policy rules and routes as the system's own
-// tools list beyond those before. Without the owner that is listed, the host is as it was.
+// TestE12StatusListsAllOnTheHost compares what "install-cni ambient status --host" lists with what
+// node-ambient has added to the host's namespace. The command lists as many links, addresses,
+// policy rules and routes as the system's tools show beyond those before. When all that the listed
+// owner has is removed, rules included, the host is as it was.
 func TestE12StatusListsAllOnTheHost(t *testing.T) {
 	t.Parallel()
 	agent, installer := build(t), filepath.Join(t.TempDir(), "install-cni")
@@ -98,8 +99,8 @@ func (c *captor) statusOfHost(installer string) (listed listing) {
 	return listed
 }
 
-// objectLines has a line for each object of some kinds in the host's namespace, but for routes that
-// the kernel itself adds.
+// objectLines returns a line of the system's tools for each object of some kinds in the host's
+// namespace. It leaves out the routes that the kernel itself adds.
 func (c *captor) objectLines() map[string][]string {
 	c.t.Helper()
 	all := map[string][]string{}

@@ -18,8 +18,8 @@ import (
 
 // gcPercent returns the settings of the garbage collector. This process lives long, and a look at
 // all pods makes much garbage. While pods come, or the process takes up all pods after a restart,
-// time matters more than memory. With 100, though, what the process keeps is scattered so widely
-// that it has half a MiB more when it is idle.
+// time matters more than memory. At 100 percent, though, what the process keeps is scattered so
+// widely that it has half a MiB more when it is idle.
 func gcPercent() footprint.Percent { return footprint.Percent{Working: 50, Idle: 30} }
 
 func run(ctx context.Context, env environment) int {
