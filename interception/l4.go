@@ -70,13 +70,15 @@ func (l L4) TCPFlags() Condition[TCPFlags] { return l.flags }
 // narrowed reports whether l tests anything but the protocol.
 func (l L4) narrowed() bool { return l.src.Present() || l.dst.Present() || l.flags.Present() }
 
-func (l L4) text() []string {
+// appendText appends the protocol and the conditions, or nothing for the zero value.
+func (l L4) appendText(words []string) []string {
 	if l.protocol == AnyProtocol && !l.narrowed() {
-		return nil
+		return words
 	}
-	words := append([]string{l.protocol.String()}, l.src.text("sport")...)
-	words = append(words, l.dst.text("dport")...)
-	return append(words, l.flags.text("flags")...)
+	words = append(words, l.protocol.String())
+	words = l.src.appendText(words, "sport")
+	words = l.dst.appendText(words, "dport")
+	return l.flags.appendText(words, "flags")
 }
 
 // TCPFlag is a flag of the TCP header (RFC 9293, section 3.1), as its bit.

@@ -85,22 +85,22 @@ func (m Match) IsZero() bool { return m.String() == "" }
 // String returns the golden form, such as "v4 out lo dst != 127.0.0.1/32 tcp dport != 15008 uid
 // 1337", and "" for the zero Match.
 func (m Match) String() string {
-	var words []string
+	words := make([]string, 0, 8)
 	if m.Family != BothFamilies {
 		words = append(words, m.Family.String())
 	}
-	words = append(words, m.In.text("in")...)
-	words = append(words, m.Out.text("out")...)
-	words = append(words, m.Src.text("src")...)
-	words = append(words, m.SrcSet.text("src")...)
-	words = append(words, m.Dst.text("dst")...)
-	words = append(words, m.DstSet.text("dst")...)
-	words = append(words, m.L4.text()...)
-	words = append(words, m.UID.text("uid")...)
-	words = append(words, m.GID.text("gid")...)
-	words = append(words, m.Mark.text("mark")...)
-	words = append(words, m.ConnMark.text("connmark")...)
-	words = append(words, m.State.text("state")...)
+	words = m.In.appendText(words, "in")
+	words = m.Out.appendText(words, "out")
+	words = m.Src.appendText(words, "src")
+	words = m.SrcSet.appendText(words, "src")
+	words = m.Dst.appendText(words, "dst")
+	words = m.DstSet.appendText(words, "dst")
+	words = m.L4.appendText(words)
+	words = m.UID.appendText(words, "uid")
+	words = m.GID.appendText(words, "gid")
+	words = m.Mark.appendText(words, "mark")
+	words = m.ConnMark.appendText(words, "connmark")
+	words = m.State.appendText(words, "state")
 	if m.Direction != AnyDirection {
 		words = append(words, "direction "+m.Direction.String())
 	}
@@ -140,15 +140,15 @@ func (c Condition[S]) Negated() bool { return c.negated }
 // Set returns the set that the field is compared with.
 func (c Condition[S]) Set() S { return c.set }
 
-// text returns the field's name and the condition, or nothing for the zero value.
-func (c Condition[S]) text(field string) []string {
+// appendText appends the field's name and the condition, or nothing for the zero value.
+func (c Condition[S]) appendText(words []string, field string) []string {
 	switch {
 	case !c.present:
-		return nil
+		return words
 	case c.negated:
-		return []string{field + " != " + c.set.String()}
+		return append(words, field+" != "+c.set.String())
 	default:
-		return []string{field + " " + c.set.String()}
+		return append(words, field+" "+c.set.String())
 	}
 }
 

@@ -155,58 +155,48 @@ func jump(kind interception.TableKind, to interception.ChainName) interception.J
 
 // alternatives appends the rules that together implement r; see [Chains].
 func (r Rule) alternatives(rules []Rule) []Rule {
-	if !r.Match.In.Present() && !r.Match.Out.Present() {
-		return append(rules, r.steps()...)
-	}
-	matches := []interception.Match{r.Match}
-	matches = split(matches, func(m *interception.Match) *interception.Condition[interception.InterfaceSet] { return &m.In })
-	matches = split(matches, func(m *interception.Match) *interception.Condition[interception.InterfaceSet] { return &m.Out })
-	for _, match := range matches {
-		r.Match = match
-		rules = append(rules, r.steps()...)
+	outs := split(r.Match.Out)
+	for _, in := range split(r.Match.In) {
+		for _, out := range outs {
+			r.Match.In, r.Match.Out = in, out
+			rules = r.steps(rules)
+		}
 	}
 	return rules
 }
 
-// split returns a separate match for each pattern of a condition with several members.
-func split(
-	matches []interception.Match, field func(*interception.Match) *interception.Condition[interception.InterfaceSet],
-) []interception.Match {
-	var all []interception.Match
-	for _, m := range matches {
-		c := *field(&m)
-		names, patterns := InterfaceNames(c.Set())
-		if c.Negated() || len(patterns) == 0 {
-			all = append(all, m)
-			continue
-		}
-		if len(names) > 0 {
-			*field(&m) = interception.Is(interception.Interfaces(names...))
-			all = append(all, m)
-		}
-		for _, pattern := range patterns {
-			*field(&m) = interception.Is(interception.Interfaces(pattern))
-			all = append(all, m)
-		}
+// split returns the conditions of which a packet has to meet one: a separate one for each pattern
+// among several members.
+func split(c interception.Condition[interception.InterfaceSet]) []interception.Condition[interception.InterfaceSet] {
+	names, patterns := InterfaceNames(c.Set())
+	if c.Negated() || len(patterns) == 0 {
+		return []interception.Condition[interception.InterfaceSet]{c}
+	}
+	var all []interception.Condition[interception.InterfaceSet]
+	if len(names) > 0 {
+		all = append(all, interception.Is(interception.Interfaces(names...)))
+	}
+	for _, pattern := range patterns {
+		all = append(all, interception.Is(interception.Interfaces(pattern)))
 	}
 	return all
 }
 
-// steps returns r with the rules that must precede or follow it.
-func (r Rule) steps() []Rule {
+// steps appends r with the rules that must precede or follow it.
+func (r Rule) steps(rules []Rule) []Rule {
 	switch r.Action.(type) {
 	case interception.Reject:
 		if r.Match.L4.Protocol() == interception.AnyProtocol {
 			reset := r
 			reset.Match.L4 = interception.TCP()
-			return []Rule{reset, r}
+			rules = append(rules, reset)
 		}
 	case interception.TProxyTo:
 		drop := r
 		drop.Action = interception.Drop{}
-		return []Rule{r, drop}
+		return append(rules, r, drop)
 	}
-	return []Rule{r}
+	return append(rules, r)
 }
 
 // InterfaceNames returns the names and the patterns of a set, each sorted.

@@ -12,11 +12,11 @@ import (
 
 const wholeMask = ^interception.Mark(0)
 
-func (w *ruleWriter) mark(load expression, c interception.Condition[interception.MarkBits]) {
+func (w *ruleWriter) mark(field markField, c interception.Condition[interception.MarkBits]) {
 	if !c.Present() {
 		return
 	}
-	w.add(load)
+	w.add(field.loaded(register))
 	if mask := c.Set().Mask; mask != wholeMask {
 		w.add(bitwise(hostNumber(mask), hostNumber(uint32(0))))
 	}

@@ -14,9 +14,12 @@ type expression struct {
 	data []byte
 }
 
+// mostExpressions is the size in bytes that the attributes of most expressions do not exceed.
+const mostExpressions = 64
+
 // numbered returns an expression whose attributes are all numbers: alternately a type and a value.
 func numbered(name string, pairs ...uint32) expression {
-	var a nfnetlink.Attributes
+	a := nfnetlink.AttributesBehind(make([]byte, 0, mostExpressions))
 	for i := 0; i+1 < len(pairs); i += 2 {
 		a.Uint32(uint16(pairs[i]), pairs[i+1])
 	}
@@ -32,9 +35,9 @@ func (e expression) with(kind uint16, value []byte) expression {
 
 // and returns the expression with the attributes that write adds.
 func (e expression) and(write func(a *nfnetlink.Attributes)) expression {
-	var a nfnetlink.Attributes
-	write(&a)
-	e.data = append(e.data, a.All()...)
+	a := nfnetlink.AttributesBehind(e.data)
+	write(a)
+	e.data = a.All()
 	return e
 }
 
@@ -123,17 +126,16 @@ const (
 
 // verdict ends the rule with a verdict; chain is the target of a jump.
 func verdict(code int32, chain string) expression {
-	var a nfnetlink.Attributes
-	a.Uint32(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT)
-	a.Nest(unix.NFTA_IMMEDIATE_DATA, func() {
-		a.Nest(unix.NFTA_DATA_VERDICT, func() {
-			a.Uint32(unix.NFTA_VERDICT_CODE, uint32(code))
-			if chain != "" {
-				a.Text(unix.NFTA_VERDICT_CHAIN, chain)
-			}
+	return numbered("immediate", unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT).and(func(a *nfnetlink.Attributes) {
+		a.Nest(unix.NFTA_IMMEDIATE_DATA, func() {
+			a.Nest(unix.NFTA_DATA_VERDICT, func() {
+				a.Uint32(unix.NFTA_VERDICT_CODE, uint32(code))
+				if chain != "" {
+					a.Text(unix.NFTA_VERDICT_CHAIN, chain)
+				}
+			})
 		})
 	})
-	return expression{"immediate", a.All()}
 }
 
 func redir() expression {

@@ -29,9 +29,10 @@ type ruleWriter struct {
 	family      interception.Family // checked already
 }
 
-// expressions returns those of a rule. The sets they need are added to the transaction.
+// expressions returns those of a rule, until the next call. The sets they need are added to the
+// transaction.
 func (t *transaction) expressions(r lower.Rule) []expression {
-	w := &ruleWriter{t: t, expressions: make([]expression, 0, 12)}
+	w := &ruleWriter{t: t, expressions: t.room[:0]}
 	m := r.Match
 	w.checkFamily(m.Family)
 	w.interfaces(unix.NFT_META_IIFNAME, m.In)
@@ -42,13 +43,14 @@ func (t *transaction) expressions(r lower.Rule) []expression {
 	w.addresses(family, destination, m.Dst)
 	w.addressSet(family, destination, m.DstSet)
 	w.transport(m.L4)
-	numbers(w, uidKey(), m.UID, interception.UIDSet.Ranges, meta(unix.NFT_META_SKUID))
-	numbers(w, gidKey(), m.GID, interception.GIDSet.Ranges, meta(unix.NFT_META_SKGID))
-	w.mark(meta(unix.NFT_META_MARK), m.Mark)
-	w.mark(conntrack(unix.NFT_CT_MARK), m.ConnMark)
+	numbers(w, uidKey(), m.UID, interception.UIDSet.Ranges, func() expression { return meta(unix.NFT_META_SKUID) })
+	numbers(w, gidKey(), m.GID, interception.GIDSet.Ranges, func() expression { return meta(unix.NFT_META_SKGID) })
+	w.mark(packetMark(), m.Mark)
+	w.mark(connectionMark(), m.ConnMark)
 	w.state(m.State)
 	w.goes(m.Direction)
 	w.action(r)
+	t.room = w.expressions
 	return w.expressions
 }
 
@@ -119,13 +121,13 @@ func (w *ruleWriter) transport(l interception.L4) {
 	}
 	w.add(meta(unix.NFT_META_L4PROTO))
 	w.add(compare(unix.NFT_CMP_EQ, []byte{byte(l.Protocol())}))
-	numbers(w, portKey(), l.SrcPort(), interception.PortSet.Ranges, payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2))
-	numbers(w, portKey(), l.DstPort(), interception.PortSet.Ranges, payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2))
+	numbers(w, portKey(), l.SrcPort(), interception.PortSet.Ranges, func() expression { return payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2) })
+	numbers(w, portKey(), l.DstPort(), interception.PortSet.Ranges, func() expression { return payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2) })
 	w.flags(l.TCPFlags())
 }
 
 func numbers[S interception.Operand, N ~uint16 | ~uint32](
-	w *ruleWriter, k key, c interception.Condition[S], ranges func(S) []interception.Range[N], load expression,
+	w *ruleWriter, k key, c interception.Condition[S], ranges func(S) []interception.Range[N], load func() expression,
 ) {
 	if !c.Present() {
 		return
@@ -134,7 +136,7 @@ func numbers[S interception.Operand, N ~uint16 | ~uint32](
 	for _, r := range ranges(c.Set()) {
 		spans = append(spans, span{k.network(uint32(r.First)), k.network(uint32(r.Last))})
 	}
-	w.test(k, c.Negated(), spans, load)
+	w.test(k, c.Negated(), spans, load())
 }
 
 // describe returns a readable text for expressions: their names, with what is easy to describe.

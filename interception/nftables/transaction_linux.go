@@ -25,7 +25,8 @@ type transaction struct {
 	parts []part // by the index of the message
 	part  part   // of the following messages
 	added map[interception.SetName]addedSet
-	sets  uint32 // the id of the last set
+	sets  uint32       // the id of the last set
+	room  []expression // of the latest rule
 
 	// What existed before and stays: the members of live sets, and the table's record.
 	members map[interception.SetName][]element

@@ -95,6 +95,9 @@ type Attributes struct {
 	err   error
 }
 
+// AttributesBehind returns attributes that continue those in a buffer, and use its capacity.
+func AttributesBehind(buffer []byte) *Attributes { return &Attributes{bytes: buffer} }
+
 // Size returns the number of bytes so far.
 func (a *Attributes) Size() int { return len(a.bytes) }
 
