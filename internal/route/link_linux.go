@@ -9,14 +9,25 @@ import (
 	"net"
 	"slices"
 
+	mdlayher "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
 )
 
+// withoutStatistics is RTEXT_FILTER_SKIP_STATS (linux/rtnetlink.h).
+const withoutStatistics = 1 << 3
+
+// listLinks has the kernel leave out the statistics, which it adds up over all CPUs.
 func (s *Socket) listLinks() ([]netlink.Link, error) {
-	messages, err := s.list(unix.RTM_GETLINK, make([]byte, unix.SizeofIfInfomsg))
+	e := mdlayher.NewAttributeEncoder()
+	e.Uint32(unix.IFLA_EXT_MASK, withoutStatistics)
+	mask, err := e.Encode()
+	if err != nil {
+		return nil, fmt.Errorf("encode a request for links: %w", err)
+	}
+	messages, err := s.list(unix.RTM_GETLINK, append(make([]byte, unix.SizeofIfInfomsg), mask...))
 	if err != nil {
 		return nil, err
 	}

@@ -4,9 +4,11 @@ package route
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -47,8 +49,11 @@ func labelsAddresses() (bool, error) {
 		return false, fmt.Errorf("ask for the kernel's version: %w", err)
 	}
 	release := unix.ByteSliceToString(name.Release[:])
-	var major, minor int
-	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
+	first, rest, _ := strings.Cut(release, ".")
+	second := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
+	major, err := strconv.Atoi(first)
+	minor, err2 := strconv.Atoi(second)
+	if err := errors.Join(err, err2); err != nil {
 		return false, fmt.Errorf("read the kernel's version %q: %w", release, err)
 	}
 	return major > 5 || major == 5 && minor >= 18, nil
