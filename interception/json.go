@@ -14,20 +14,33 @@ import (
 // its kind. A condition is the text of its set, after a "!" for [Not]. Nothing is lost:
 // [Plan.UnmarshalJSON] reads it back to an equal plan.
 func (p *Plan) MarshalJSON() ([]byte, error) {
-	wire := struct {
-		Owner   Owner            `json:"owner"`
-		Objects []map[string]any `json:"objects"`
-	}{p.Owner, make([]map[string]any, len(p.Objects))}
-	for i, object := range p.Objects {
-		wire.Objects[i] = encodeObject(object)
+	w := jsonWriter{bytes: make([]byte, 0, 4<<10)}
+	w.open("", '{')
+	w.text("owner", string(p.Owner))
+	w.open("objects", '[')
+	for _, object := range p.Objects {
+		if t, is := object.(Table); is {
+			w.open("", '{')
+			w.table(t)
+			w.close('}')
+			continue
+		}
+		text, err := json.Marshal(encodeObject(object))
+		if err != nil {
+			return nil, fmt.Errorf("encode plan: %w", err)
+		}
+		w.next("")
+		w.bytes = append(w.bytes, text...)
 	}
-	return json.Marshal(wire)
+	w.close(']')
+	w.close('}')
+	return w.bytes, nil
 }
 
 // encodeObject returns the object's wire type under the name of its kind, for [wireObject] to read.
 // It returns a map because encoding/json would prepare an encoder for every field of wireObject,
 // even for kinds that the plan does not have. In a program that writes a single plan that costs
-// more than the writing.
+// more than the writing. [jsonWriter] has tables.
 func encodeObject(object Object) map[string]any {
 	switch o := object.(type) {
 	case Link:
@@ -42,10 +55,6 @@ func encodeObject(object Object) map[string]any {
 		return map[string]any{"policyRule": encodePolicyRule(o)}
 	case Set:
 		return map[string]any{"set": wireSet{o.Name, o.Family.String(), o.Live, o.Addresses, o.Members.prefixes, o.Why, o.From}}
-	case Table:
-		table := wireTable{Kind: o.Kind.String()}
-		table.encode(o)
-		return map[string]any{"table": table}
 	default:
 		return map[string]any{}
 	}

@@ -46,20 +46,6 @@ type (
 	}
 )
 
-func (w *wireTable) encode(t Table) {
-	w.Entries, w.Chains = make([]wireEntry, len(t.Entries)), make([]wireChain, len(t.Chains))
-	for i, e := range t.Entries {
-		w.Entries[i] = wireEntry{e.ID, e.Hook.String(), e.Offset, encodeMatch(e.Match), e.Chain, e.Why}
-	}
-	for i, chain := range t.Chains {
-		rules := make([]wireRule, len(chain.Rules))
-		for j, r := range chain.Rules {
-			rules[j] = wireRule{r.ID, encodeMatch(r.Match), encodeAction(r.Action), r.Why, r.From}
-		}
-		w.Chains[i] = wireChain{chain.Name, rules}
-	}
-}
-
 func (w *wireTable) decode(p *Plan) (Object, error) {
 	kind, err := word(w.Kind, TableKinds()...)
 	if err != nil {

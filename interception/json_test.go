@@ -221,3 +221,34 @@ func FuzzPlanJSON(f *testing.F) {
 		}
 	})
 }
+
+// TestJSONForm checks that the text of a plan is what encoding/json writes of the types that read
+// it: the same members in the same order, and the same escapes.
+func TestJSONForm(t *testing.T) {
+	t.Parallel()
+	plan := everything(t)
+	for object := range plan.Tables() {
+		for i := range object.Chains {
+			for j := range object.Chains[i].Rules {
+				object.Chains[i].Rules[j].From = []Source{{SourceAnnotation, "a/b", "<\"\\>& \x00\x7f\u2028ä"}}
+			}
+		}
+	}
+	written, err := plan.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wire wirePlan
+	decoder := json.NewDecoder(bytes.NewReader(written))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&wire); err != nil {
+		t.Fatal(err)
+	}
+	want, err := json.Marshal(wire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(written)); diff != "" {
+		t.Errorf("as encoding/json writes it (-want +got):\n%s", diff)
+	}
+}
