@@ -198,3 +198,28 @@ func TestEveryKindOfLink(t *testing.T) {
 		t.Errorf("%d links are listed, and at least %d were made", len(links), made)
 	}
 }
+
+// TestRequestForLinks checks that the kernel tells less of a link than it would, and nothing else.
+func TestRequestForLinks(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	request, err := requestForLinks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := func(request []byte) (l netlink.Link, size int) {
+		messages, err := p.here.list(unix.RTM_GETLINK, request)
+		if err != nil || len(messages) != 1 {
+			t.Fatalf("got %d links, %v, want the loopback", len(messages), err)
+		}
+		if l, err = decodeLink(messages[0]); err != nil {
+			t.Fatal(err)
+		}
+		return l, len(messages[0])
+	}
+	short, size := told(request)
+	whole, sizeOfAll := told(make([]byte, unix.SizeofIfInfomsg))
+	if size >= sizeOfAll || !reflect.DeepEqual(short, whole) {
+		t.Errorf("got %d of %d bytes, and\n%+v, want fewer, and\n%+v", size, sizeOfAll, short, whole)
+	}
+}
