@@ -33,7 +33,8 @@ func (e expression) with(kind uint16, value []byte) expression {
 	})
 }
 
-// and returns the expression with the attributes that write adds.
+// and returns the expression with the attributes that write adds, in the same memory: an expression
+// is extended only once.
 func (e expression) and(write func(a *nfnetlink.Attributes)) expression {
 	a := nfnetlink.AttributesBehind(e.data)
 	write(a)
