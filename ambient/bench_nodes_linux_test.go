@@ -39,15 +39,39 @@ func trackedOnly(b *testing.B, backend hostBackend) journey {
 // kube-proxy's does.
 func translatedOnly(b *testing.B, backend hostBackend) journey {
 	b.Helper()
-	return besideOthers(b, backend, translated, func(b *interception.Builder) {
-		filterInvalid(b)
-		for _, hook := range []interception.Hook{interception.Prerouting, interception.Postrouting} {
-			nat := b.NAT(interception.ChainName(hook.String()))
-			nat.Entry(hook, interception.Match{}, "translations")
-			service := interception.Match{Dst: interception.Is(interception.Prefixes(netip.MustParsePrefix("10.96.0.0/16")))}
-			nat.Do(interception.RuleID(hook.String()), service, interception.Accept{}, "the addresses of services")
-		}
+	return besideOthers(b, backend, translated, translations)
+}
+
+// routedOnly is the way from a node with a policy rule for a mark that no packet has: the kernel
+// then asks each policy rule, the local table and the main one for each route.
+func routedOnly(b *testing.B, backend hostBackend) journey {
+	b.Helper()
+	return besideOthers(b, backend, routed, unusedPolicyRule)
+}
+
+// neededOnly is the way from a node that has all three, and captures nothing.
+func neededOnly(b *testing.B, backend hostBackend) journey {
+	b.Helper()
+	return besideOthers(b, backend, needed, func(b *interception.Builder) {
+		unusedPolicyRule(b)
+		translations(b)
 	})
+}
+
+func unusedPolicyRule(b *interception.Builder) {
+	b.PolicyRule(interception.PolicyRule{
+		ID: "rule", Family: interception.IPv4, Mark: interception.WholeMark(7), Table: 7, Priority: 7, Why: "for no packet",
+	})
+}
+
+func translations(b *interception.Builder) {
+	filterInvalid(b)
+	for _, hook := range []interception.Hook{interception.Prerouting, interception.Postrouting} {
+		nat := b.NAT(interception.ChainName(hook.String()))
+		nat.Entry(hook, interception.Match{}, "translations")
+		service := interception.Match{Dst: interception.Is(interception.Prefixes(netip.MustParsePrefix("10.96.0.0/16")))}
+		nat.Do(interception.RuleID(hook.String()), service, interception.Accept{}, "the addresses of services")
+	}
 }
 
 func filterInvalid(b *interception.Builder) {
