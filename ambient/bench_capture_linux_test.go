@@ -29,8 +29,8 @@ const (
 	tracked = "connection tracking alone"
 	// translated is what each node with kube-proxy or a bridge network has in any case.
 	translated = "tracking and translation alone"
-	// routed is what policy routing costs in any case, and needed is what capture on the node needs
-	// besides its own rules.
+	// routed is a node with policy routing, and needed is one with all that capture on the node uses;
+	// neither captures anything.
 	routed    = "a policy rule alone"
 	needed    = "tracking, translation and a policy rule"
 	notMeshed = "not meshed, node-level"
@@ -133,7 +133,7 @@ func (c *comparison) table() string {
 		}
 		rows = append(rows, row)
 	}
-	return aligned(rows) + "(in brackets: times that of " + strings.Join(baselines(), "; of ") + ")\n"
+	return aligned(rows) + "(each bracket has the ratios to: " + strings.Join(baselines(), "; ") + ")\n"
 }
 
 // aligned returns rows of a table in columns.

@@ -43,7 +43,7 @@ func translatedOnly(b *testing.B, backend hostBackend) journey {
 }
 
 // routedOnly is the way from a node with a policy rule for a mark that no packet has: the kernel
-// then asks each policy rule, the local table and the main one for each route.
+// then walks all policy rules for each route, and looks into the local table and the main one.
 func routedOnly(b *testing.B, backend hostBackend) journey {
 	b.Helper()
 	return besideOthers(b, backend, routed, unusedPolicyRule)

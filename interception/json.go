@@ -40,7 +40,7 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 // encodeObject returns the object's wire type under the name of its kind, for [wireObject] to read.
 // It returns a map because encoding/json would prepare an encoder for every field of wireObject,
 // even for kinds that the plan does not have. In a program that writes a single plan that costs
-// more than the writing. [jsonWriter] has tables.
+// more than the writing. A [jsonWriter] writes the tables.
 func encodeObject(object Object) map[string]any {
 	switch o := object.(type) {
 	case Link:

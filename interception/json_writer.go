@@ -8,8 +8,8 @@ import (
 )
 
 // jsonWriter writes tables in the form of [wireTable] and the types below it, as encoding/json
-// would. That prepares encoders for seven types and fifty fields first, which takes longer than all
-// the writing in a program that writes one plan.
+// would. But encoding/json first prepares encoders for seven types with fifty fields, which takes
+// longer than all the writing in a program that writes one plan.
 type jsonWriter struct{ bytes []byte }
 
 // open begins an object or a list, as a member unless name is "".

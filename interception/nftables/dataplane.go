@@ -83,9 +83,9 @@ func (d *Dataplane) Supports(p *interception.Plan) error {
 // is the same as the plan's keeps its owner; any other object in the place of one of the plan's is
 // an error before anything is written.
 //
-// All rules change between two packets. A packet that the pod sends to itself may be on its way
-// from Output to Prerouting at that moment, with a mark of the old plan: if the new plan has
-// another mark for TPROXY, the connection that the packet opens passes the proxy by.
+// The kernel replaces all rules at once. A packet that the pod sends to itself may be on its way
+// from Output to Prerouting at that moment, with a mark of the old plan. If the new plan has
+// another mark for TPROXY, the connection that this packet opens bypasses the proxy.
 //
 // Apply checks the context before each step. A step that the kernel has begun cannot be cancelled,
 // and it waits for nothing but earlier transactions; so an error of the context means that this

@@ -14,12 +14,12 @@ type expression struct {
 	data []byte
 }
 
-// mostExpressions is the size in bytes that the attributes of most expressions do not exceed.
-const mostExpressions = 64
+// usualSize is enough for the attributes of most expressions, in bytes.
+const usualSize = 64
 
 // numbered returns an expression whose attributes are all numbers: alternately a type and a value.
 func numbered(name string, pairs ...uint32) expression {
-	a := nfnetlink.AttributesBehind(make([]byte, 0, mostExpressions))
+	a := nfnetlink.AttributesBehind(make([]byte, 0, usualSize))
 	for i := 0; i+1 < len(pairs); i += 2 {
 		a.Uint32(uint16(pairs[i]), pairs[i+1])
 	}
@@ -33,8 +33,8 @@ func (e expression) with(kind uint16, value []byte) expression {
 	})
 }
 
-// and returns the expression with the attributes that write adds, in the same memory: an expression
-// is extended only once.
+// and returns the expression with the attributes that write adds. It may reuse the memory of e, so
+// the caller extends an expression only once.
 func (e expression) and(write func(a *nfnetlink.Attributes)) expression {
 	a := nfnetlink.AttributesBehind(e.data)
 	write(a)

@@ -29,8 +29,8 @@ type ruleWriter struct {
 	family      interception.Family // checked already
 }
 
-// expressions returns those of a rule, until the next call. The sets they need are added to the
-// transaction.
+// expressions returns those of a rule, in memory that the next call reuses. It adds the sets that
+// they need to the transaction.
 func (t *transaction) expressions(r lower.Rule) []expression {
 	w := &ruleWriter{t: t, expressions: t.room[:0]}
 	m := r.Match

@@ -26,7 +26,7 @@ type transaction struct {
 	part  part   // of the following messages
 	added map[interception.SetName]addedSet
 	sets  uint32       // the id of the last set
-	room  []expression // of the latest rule
+	room  []expression // each rule reuses it
 
 	// What existed before and stays: the members of live sets, and the table's record.
 	members map[interception.SetName][]element

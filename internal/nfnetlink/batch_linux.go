@@ -95,7 +95,7 @@ type Attributes struct {
 	err   error
 }
 
-// AttributesBehind returns attributes that continue those in a buffer, and use its capacity.
+// AttributesBehind returns a writer that appends to the attributes in a buffer.
 func AttributesBehind(buffer []byte) *Attributes { return &Attributes{bytes: buffer} }
 
 // Size returns the number of bytes so far.

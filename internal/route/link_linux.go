@@ -19,8 +19,8 @@ import (
 // withoutIPv6Counters is RTEXT_FILTER_SKIP_STATS (linux/rtnetlink.h).
 const withoutIPv6Counters = 1 << 3
 
-// requestForLinks has the kernel leave out the counters of IPv6, a quarter of what it tells about a
-// link: it adds some forty numbers up over all CPUs.
+// requestForLinks asks the kernel to leave out the counters of IPv6. They are a quarter of its
+// answer, and it sums each of them over all CPUs.
 func requestForLinks() ([]byte, error) {
 	e := mdlayher.NewAttributeEncoder()
 	e.Uint32(unix.IFLA_EXT_MASK, withoutIPv6Counters)

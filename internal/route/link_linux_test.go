@@ -199,7 +199,8 @@ func TestEveryKindOfLink(t *testing.T) {
 	}
 }
 
-// TestRequestForLinks checks that the kernel tells less of a link than it would, and nothing else.
+// TestRequestForLinks checks that the answer is shorter than that to a plain request, and that the
+// links decode alike.
 func TestRequestForLinks(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -207,15 +208,19 @@ func TestRequestForLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := func(request []byte) (l netlink.Link, size int) {
+	told := func(request []byte) (links []netlink.Link, size int) {
 		messages, err := p.here.list(unix.RTM_GETLINK, request)
-		if err != nil || len(messages) != 1 {
-			t.Fatalf("got %d links, %v, want the loopback", len(messages), err)
+		if err != nil || len(messages) == 0 {
+			t.Fatalf("got %d links, %v", len(messages), err)
 		}
-		if l, err = decodeLink(messages[0]); err != nil {
-			t.Fatal(err)
+		for _, m := range messages { // a new namespace may have fallback tunnels, too
+			l, err := decodeLink(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			links, size = append(links, l), size+len(m)
 		}
-		return l, len(messages[0])
+		return links, size
 	}
 	short, size := told(request)
 	whole, sizeOfAll := told(make([]byte, unix.SizeofIfInfomsg))
