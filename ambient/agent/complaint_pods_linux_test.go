@@ -4,6 +4,7 @@ package agent
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,13 +26,13 @@ func TestRedirectionDisabledIsReported(t *testing.T) {
 	n.feed <- told(disabled)
 	n.awaitStatus(a, "a", ambient.StatusEnabled) // it overwrites the annotation
 	n.connect(pod, 1)
-	for _, one := range a.Pods() {
-		reported := len(one.Warnings) == 1 && one.Warnings[0].Source.Key == "ambient.istio.io/redirection" &&
-			strings.Contains(one.Warnings[0].Reason, "istio.io/dataplane-mode to none")
-		if reported != (one.UID == "a") {
-			t.Errorf("pod %s has the warnings %v", one.UID, one.Warnings)
-		}
-	}
+	n.awaitPods(a, "that pod a alone has the warning", func(pods []Pod) bool {
+		return !slices.ContainsFunc(pods, func(one Pod) bool {
+			reported := len(one.Warnings) == 1 && one.Warnings[0].Source.Key == "ambient.istio.io/redirection" &&
+				strings.Contains(one.Warnings[0].Reason, "istio.io/dataplane-mode to none")
+			return reported != (one.UID == "a")
+		})
+	})
 	out := disabled
 	out.Labels = mode("none")
 	n.feed <- told(out)

@@ -39,9 +39,10 @@ func TestProxyHangs(t *testing.T) {
 			a, _ := n.run()
 			n.feed <- told(proxyPod, web)
 			n.awaitStatus(web.UID, ambient.StatusEnabled)
-			if status := a.Status(web.UID); status.Proxy.Connections != 1 || status.Pods[0].Seen.Proxy != ambient.ProxyServes {
-				t.Errorf("the status is %+v, want that the proxy has its listeners", status)
-			}
+			n.await("that the proxy has its listeners", func() bool {
+				status := a.Status(web.UID)
+				return status.Proxy.Connections == 1 && status.Pods[0].Seen.Proxy == ambient.ProxyServes
+			})
 			for _, to := range n.remote.Addresses {
 				conn := talk.Call(t, n.places[web.UID], to)
 				if _, err := conn.Write([]byte("?")); err != nil {
