@@ -3,7 +3,10 @@
 package ambient_test
 
 import (
+	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -95,7 +98,29 @@ func contents(t *testing.T, pod *sandboxtest.Pod) string {
 		name, _, _ = strings.Cut(name, " ")
 		all += "link " + name + "\n"
 	}
-	return all + pod.Run(t, "", "sysctl", "-a", "-r", `net\.ipv4\.conf\..*\.rp_filter`)
+	return all + filters(t, pod)
+}
+
+// filters lists the interfaces' parameters of reverse path filtering.
+func filters(t *testing.T, pod *sandboxtest.Pod) (all string) {
+	t.Helper()
+	if err := pod.Namespace.Do(func() error {
+		parameters, err := filepath.Glob("/proc/sys/net/ipv4/conf/*/rp_filter")
+		if len(parameters) == 0 {
+			return errors.Join(err, os.ErrNotExist)
+		}
+		for _, parameter := range parameters {
+			value, err := os.ReadFile(parameter)
+			if err != nil {
+				return err
+			}
+			all += parameter + " = " + string(value)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // TestNodePlansComeAndGo applies both plans with a member in each set, again, and removes them, in
