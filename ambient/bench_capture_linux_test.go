@@ -17,7 +17,9 @@ import (
 // megabyte may take.
 const (
 	mostManyMembers = 1.05 // with 10,000 pods of the mesh, of that with 10
-	mostOutside     = 1.03 // of a pod outside the mesh, of that on a node without the mesh's rules
+	// Of a pod outside the mesh, of that on a node without the mesh's rules. To a node without any
+	// rules this cannot be met while tracking and policy routing alone take more (docs/operations.md).
+	mostOutside = 1.03
 )
 
 // setSizes are how many pods of the mesh a node's rules know.

@@ -5,6 +5,7 @@ package interception
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -223,7 +224,8 @@ func FuzzPlanJSON(f *testing.F) {
 }
 
 // TestJSONForm checks that the text of a plan is what encoding/json writes of the types that read
-// it: the same members in the same order, and the same escapes.
+// it: the same members in the same order, and the same escapes. Every member of a table is set
+// somewhere, so that none can be left out on both sides.
 func TestJSONForm(t *testing.T) {
 	t.Parallel()
 	plan := everything(t)
@@ -250,5 +252,35 @@ func TestJSONForm(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), string(written)); diff != "" {
 		t.Errorf("as encoding/json writes it (-want +got):\n%s", diff)
+	}
+	set := map[string]bool{}
+	for _, object := range wire.Objects {
+		if object.Table != nil {
+			noteMembers(reflect.ValueOf(*object.Table), set)
+		}
+	}
+	for _, member := range slices.Sorted(maps.Keys(set)) {
+		if !set[member] {
+			t.Errorf("%s is set nowhere in what was read: the writer or the test's plan lacks it", member)
+		}
+	}
+	if len(set) < 40 {
+		t.Errorf("a table has the members %v, want more", slices.Sorted(maps.Keys(set)))
+	}
+}
+
+// noteMembers notes the members of all types of this package in a value, and which of them are set.
+func noteMembers(v reflect.Value, set map[string]bool) {
+	switch {
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			noteMembers(v.Index(i), set)
+		}
+	case v.Kind() == reflect.Struct && v.Type().PkgPath() == reflect.TypeFor[Plan]().PkgPath():
+		for i := range v.NumField() {
+			member := v.Type().Name() + "." + v.Type().Field(i).Name
+			set[member] = set[member] || !v.Field(i).IsZero()
+			noteMembers(v.Field(i), set)
+		}
 	}
 }

@@ -4,6 +4,8 @@ package route
 
 import (
 	"net/netip"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,6 +26,24 @@ func plan(t *testing.T, addresses ...string) *interception.Plan {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// TestReleases has the releases of kernels of distributions, and what is none.
+func TestReleases(t *testing.T) {
+	t.Parallel()
+	for release, want := range map[string]bool{
+		"5.4.0-216-generic": false, "5.17": false, "5.18": true, "5.18-rc1": true, "6.1.0-13-amd64": true, "10.0": true,
+		"4.18.0-553.el8_10.x86_64": false, "6.6.87.2-microsoft-standard-WSL2": true, "5.14.0-427.13.1.el9_4.x86_64+rt": false,
+	} {
+		if got, err := releaseLabelsAddresses(release); err != nil || got != want {
+			t.Errorf("release %q: %t, %v, want %t", release, got, err, want)
+		}
+	}
+	for _, release := range []string{"", "6", "6.", "six.1", "6.x", ".18"} {
+		if got, err := releaseLabelsAddresses(release); err == nil || !strings.Contains(err.Error(), strconv.Quote(release)) {
+			t.Errorf("release %q: %t, %v, want an error that names it", release, got, err)
+		}
+	}
 }
 
 // TestUnlabelledAddressIsRecordedFirst: if the process ends between the address and the record,

@@ -16,14 +16,15 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// withoutIPv6Counters is RTEXT_FILTER_SKIP_STATS (linux/rtnetlink.h).
-const withoutIPv6Counters = 1 << 3
+// withoutCounters is RTEXT_FILTER_SKIP_STATS (linux/rtnetlink.h). Kernels that do not know the flag
+// ignore it.
+const withoutCounters = 1 << 3
 
-// requestForLinks asks the kernel to leave out the counters of IPv6. They are a quarter of its
-// answer, and it sums each of them over all CPUs.
+// requestForLinks asks the kernel to leave out counters: those of IPv6, which are a quarter of its
+// answer and of which it sums most over all CPUs, and in newer kernels also the link's own.
 func requestForLinks() ([]byte, error) {
 	e := mdlayher.NewAttributeEncoder()
-	e.Uint32(unix.IFLA_EXT_MASK, withoutIPv6Counters)
+	e.Uint32(unix.IFLA_EXT_MASK, withoutCounters)
 	mask, err := e.Encode()
 	if err != nil {
 		return nil, fmt.Errorf("encode a request for links: %w", err)

@@ -200,7 +200,7 @@ func TestEveryKindOfLink(t *testing.T) {
 }
 
 // TestRequestForLinks checks that the answer is shorter than that to a plain request, and that the
-// links decode alike.
+// links decode alike but for their counters.
 func TestRequestForLinks(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -218,6 +218,7 @@ func TestRequestForLinks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			l.Attrs().Statistics = nil // which only older kernels tell then
 			links, size = append(links, l), size+len(m)
 		}
 		return links, size

@@ -41,14 +41,18 @@ func Dial(in kernel.Namespace, others ...Other) (*Socket, error) {
 // Close closes the socket.
 func (s *Socket) Close() { _ = s.client.Close() }
 
-// labelsAddresses reports whether the kernel keeps the protocol of an address: IFA_PROTO exists
-// since Linux 5.18, and older kernels ignore it silently.
+// labelsAddresses reports whether this machine's kernel keeps the protocol of an address.
 func labelsAddresses() (bool, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return false, fmt.Errorf("ask for the kernel's version: %w", err)
 	}
-	release := unix.ByteSliceToString(name.Release[:])
+	return releaseLabelsAddresses(unix.ByteSliceToString(name.Release[:]))
+}
+
+// releaseLabelsAddresses reports whether a kernel of a release, such as "6.1.0-13-amd64", keeps the
+// protocol of an address: IFA_PROTO exists since Linux 5.18, and older kernels ignore it silently.
+func releaseLabelsAddresses(release string) (bool, error) {
 	first, rest, _ := strings.Cut(release, ".")
 	second := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
 	major, err := strconv.Atoi(first)
