@@ -63,6 +63,7 @@ func New(o Options) (*Agent, error) {
 	}
 	a.host.o, a.host.refusals = &a.options, refusals{}
 	for _, r := range records {
+		r.Proxy.DNS = o.DNS // the plan of the host alone has it
 		a.host.proxies = append(a.host.proxies, &proxy{record: r})
 	}
 	if err := a.openWatch(); err != nil {
@@ -112,9 +113,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	close(a.stopped)
 	cancel()
 	parts.Wait()
+	a.mu.Lock()
 	for _, e := range a.entries {
 		e.annotation.Stop()
 	}
+	a.mu.Unlock()
 	for _, p := range a.host.proxies {
 		err = errors.Join(err, a.host.close(p))
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/meshcni/meshcni/ambient"
@@ -46,6 +47,7 @@ func TestEnrolAndWithdraw(t *testing.T) {
 				t.Errorf("withdrawn: %q, want %s", gone, other.UID)
 			}
 			n.awaitStatus(other.UID, ambient.NoStatus)
+			n.eventually("the proxy counts as gone", func() bool { return a.Status().Proxy.Connections == 0 })
 			n.wantWay(other, proxy, direct)
 			if after := n.dump(); after != withPods || before == withPods {
 				t.Errorf("the host is not as it was:\n%s\nwant\n%s", after, withPods)
@@ -103,6 +105,47 @@ func TestPluginsEvents(t *testing.T) {
 	cancel()
 	if _, err := a.Enrol(ended, stranger, nil); !errors.Is(err, agent.ErrUnknownPod) {
 		t.Errorf("Enrol of a pod that the feed has not told of: %v", err)
+	}
+}
+
+// TestEventsAboutOneAddress has the plugin give a pod the address of another one, of whose end the
+// agent does not hear: it is the later pod's, and the other one's error names that. When the later
+// one ends, the address is the other one's again.
+func TestEventsAboutOneAddress(t *testing.T) {
+	t.Parallel()
+	for name, handed := range map[string]bool{"of a pod that the feed tells of": false, "of a pod that the plugin told of": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, backends(t)["nftables"])
+			web := n.pod()
+			proxyPod, _ := n.proxy()
+			next := web
+			next.UID, next.Name, next.Addresses = "1c6b2f1e-9d3c-4f7a-8a51-aaaaaaaaaaaa", "next", nil
+			a, _ := n.run()
+			n.feed <- told(proxyPod, web, next)
+			n.awaitStatus(web.UID, ambient.StatusEnabled)
+			enrol := func(pod ambient.Pod, container string) podnetns.Pod {
+				told := podnetns.Pod{Namespace: "shop", Name: pod.Name, UID: pod.UID, IPs: web.Addresses, Containers: []string{container}}
+				if _, err := a.Enrol(t.Context(), told, nil); err != nil {
+					t.Fatal(err)
+				}
+				return told
+			}
+			if handed {
+				enrol(web, "first")
+			}
+			later := enrol(next, "second")
+			loses := func() bool {
+				return slices.ContainsFunc(a.Status(web.UID).Pods, func(p agentPod) bool { return errorHas(p.Err, "also an address of pod shop/next") })
+			}
+			n.await("the error of the pod that has lost its address", loses)
+			next.Addresses = web.Addresses
+			n.wantMembers(next)
+			if held, err := a.Leave(t.Context(), later, nil); err != nil || !held {
+				t.Errorf("Leave: held %t, %v", held, err)
+			}
+			n.eventually("the address is the other pod's again", func() bool { return slices.Contains(n.members(), web.Addresses[0].String()+" "+web.UID) })
+		})
 	}
 }
 

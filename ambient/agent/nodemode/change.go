@@ -12,6 +12,7 @@ import (
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podnetns"
 )
 
 // keepHost chooses the proxy, brings the host and the proxies' namespaces where they should be, and
@@ -22,7 +23,7 @@ func (a *Agent) keepHost(ctx context.Context) error {
 		return err
 	}
 	if a.mayClear() {
-		return a.clear(ctx)
+		return errors.Join(a.clear(ctx), a.look())
 	}
 	want, unusable := a.choose(ctx)
 	a.host.draining = time.Time{}
@@ -71,16 +72,12 @@ func (a *Agent) reopen(ctx context.Context) error {
 			h.drop(p)
 			continue
 		}
-		pod.UID, pod.Addresses = p.UID, p.Proxy.Addresses
-		netns, err := h.o.find(ctx, p.Namespace, p.Name, pod)
+		netns, err := a.locate(ctx, p, pod)
 		if err != nil {
 			return fmt.Errorf("find the proxy's pod %s/%s, which was the node's proxy before the start: %w", p.Namespace, p.Name, err)
 		}
-		if netns.ID() != p.Netns {
+		if netns == nil {
 			h.drop(p)
-			if err := netns.Close(); err != nil {
-				return err
-			}
 			continue
 		}
 		if err := h.watch.Add(p.key(), netns); err != nil {
@@ -89,6 +86,33 @@ func (a *Agent) reopen(ctx context.Context) error {
 		p.netns = netns
 	}
 	return nil
+}
+
+// locate finds the namespace of a proxy of the state file, by the addresses that its pod has or by
+// those that it had: the feed may know less than the file, or more. It returns nil if the pod has
+// another namespace now and, while everything is withdrawn, if no process of the pod is left.
+func (a *Agent) locate(ctx context.Context, p *proxy, pod ambient.Pod) (netns *interception.Netns, err error) {
+	pod.UID = p.UID
+	for _, addresses := range [][]netip.Addr{pod.Addresses, p.Proxy.Addresses} {
+		if pod.Addresses = addresses; len(addresses) == 0 {
+			continue
+		}
+		if netns, err = a.host.o.find(ctx, p.Namespace, p.Name, pod); err == nil {
+			break
+		}
+	}
+	if err == nil && netns.ID() != p.Netns {
+		return nil, netns.Close()
+	}
+	if refusal, is := errors.AsType[*podnetns.RefusalError](err); is {
+		ended := slices.Contains([]podnetns.Obstacle{
+			podnetns.ObstacleNotFound, podnetns.ObstacleVanished, podnetns.ObstacleUnproven,
+		}, refusal.Obstacle)
+		if refusal.Obstacle == podnetns.ObstacleAnotherAddress || ended && a.mayClear() {
+			return nil, nil
+		}
+	}
+	return netns, err
 }
 
 // drop forgets a proxy that is gone.
@@ -109,13 +133,7 @@ func (a *Agent) choose(ctx context.Context) (want *proxy, unusable error) {
 	}
 	h.refusals.forget(present)
 	for _, pod := range candidates {
-		if i := slices.IndexFunc(h.proxies, func(p *proxy) bool { return p.is(pod) }); i >= 0 && !h.isReplaced(ctx, i, pod) {
-			return h.proxies[i], unusable
-		}
-		p, err := (*proxy)(nil), h.refusals.of(pod.UID)
-		if err == nil {
-			p, err = h.open(ctx, pod)
-		}
+		p, err := h.usable(ctx, pod)
 		if err == nil {
 			return p, unusable
 		}
@@ -127,17 +145,32 @@ func (a *Agent) choose(ctx context.Context) (want *proxy, unusable error) {
 	return nil, unusable
 }
 
-// isReplaced reports whether the first proxy has lost its listeners because its pod has another
-// namespace since.
-func (h *host) isReplaced(ctx context.Context, i int, pod ambient.Pod) bool {
-	if i > 0 || h.listens || !h.ready {
-		return false
+// usable returns the proxy of a pod that is ready: the first one, another one that has interfaces,
+// or one that has none yet.
+func (h *host) usable(ctx context.Context, pod ambient.Pod) (*proxy, error) {
+	i := slices.IndexFunc(h.proxies, func(p *proxy) bool { return p.is(pod) })
+	if i == 0 && (h.listens || !h.ready || !h.isReplaced(ctx, h.proxies[0], pod)) {
+		return h.proxies[0], nil
 	}
+	if err := h.refusals.of(pod.UID); err != nil {
+		return nil, err
+	}
+	if i <= 0 || h.isReplaced(ctx, h.proxies[i], pod) {
+		return h.open(ctx, pod)
+	}
+	if err := h.mustListen(h.proxies[i].netns); err != nil {
+		return nil, unusable(pod, err)
+	}
+	return h.proxies[i], nil
+}
+
+// isReplaced reports whether a proxy's pod has another namespace since.
+func (h *host) isReplaced(ctx context.Context, p *proxy, pod ambient.Pod) bool {
 	netns, err := h.o.find(ctx, pod.Namespace, pod.Name, pod)
 	if err != nil {
 		return false
 	}
-	is := netns.ID() != h.proxies[i].Netns
+	is := netns.ID() != p.Netns
 	_ = netns.Close() // nothing was written
 	return is
 }
@@ -170,13 +203,14 @@ func (a *Agent) candidates() (ready, present []ambient.Pod, complete bool) {
 
 // change makes a proxy the one that gets new connections: first it has interfaces and routes, and
 // then the mark of new connections changes. The former one keeps its connections, and has its
-// interfaces until its pod is gone or a third proxy comes.
+// interfaces until its pod is gone or a third proxy comes. Of a proxy that only the state file
+// tells of, an earlier agent may not have got that far.
 func (a *Agent) change(ctx context.Context, want *proxy) error {
 	h := &a.host
 	if want == nil {
 		return a.set(ctx)
 	}
-	if !slices.Contains(h.proxies, want) {
+	if i := slices.Index(h.proxies, want); i < 0 || i > 0 && want.applied == "" {
 		if err := a.introduce(ctx, want); err != nil {
 			return err
 		}
@@ -188,7 +222,7 @@ func (a *Agent) change(ctx context.Context, want *proxy) error {
 	}
 	staying := []*proxy{want}
 	for _, p := range h.proxies {
-		if p != want && a.stays(p) {
+		if p != want && p.UID != want.UID && a.stays(p) {
 			staying = append(staying, p)
 		}
 	}

@@ -24,6 +24,7 @@ type event struct {
 	// former are the addresses that the feed told of the pod when the sandbox began. Until the feed
 	// tells of others, they belong to an earlier sandbox.
 	former []netip.Addr
+	begun  time.Time // when it became the pod's
 }
 
 // departure is the end of a sandbox.
@@ -170,7 +171,7 @@ func (e *entry) begin(next *event) {
 		}
 		e.waiting = nil
 	}
-	next.former = e.pod.Addresses
+	next.former, next.begun = e.pod.Addresses, time.Now()
 	e.sandbox, e.ended = next, nil
 	e.waiting = append(e.waiting, next)
 }

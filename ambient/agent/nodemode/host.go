@@ -64,9 +64,7 @@ func (h *host) set(ctx context.Context, proxies []*proxy) (lost []string, err er
 	}
 	former := h.proxies
 	h.proxies = proxies
-	if lost, err = h.restore(ctx); err != nil {
-		return lost, err
-	}
+	lost, err = h.restore(ctx)
 	for _, p := range former {
 		if !slices.Contains(proxies, p) {
 			err = errors.Join(err, h.close(p))
@@ -76,22 +74,26 @@ func (h *host) set(ctx context.Context, proxies []*proxy) (lost []string, err er
 }
 
 // restore makes the host and the proxies' namespaces hold their plans, in the order in which the
-// proxies' interfaces come about, and reads the members of the sets.
+// proxies' interfaces come about, and reads the members of the sets. The error may be about another
+// proxy than the first one, while the host is ready.
 func (h *host) restore(ctx context.Context) (lost []string, err error) {
 	h.ready = false
 	if lost, err = h.restoreNode(ctx); err != nil {
 		return nil, err
 	}
-	for _, p := range h.proxies {
-		if err := p.keep(ctx, h); err != nil {
+	var failed error
+	for i, p := range h.proxies {
+		err := p.keep(ctx, h)
+		if err != nil && i == 0 {
 			return lost, err
 		}
+		failed = errors.Join(failed, err)
 	}
 	if h.own, err = addressesOf(h.o.Host); err != nil {
-		return lost, err
+		return lost, errors.Join(failed, err)
 	}
 	h.ready = true
-	return lost, nil
+	return lost, failed
 }
 
 // restoreNode makes the host hold its plan, and reads the members of the sets.

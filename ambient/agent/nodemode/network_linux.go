@@ -48,10 +48,20 @@ func mtuOf(in *interception.Netns, address netip.Addr) (mtu int, err error) {
 	return mtu, nil
 }
 
+// mostDumps is how often a list is asked for again that has changed while the kernel wrote it: pods
+// come and go.
+const mostDumps = 16
+
 // eachAddress calls a function with each address of the thread's namespace, and the index of its
 // interface.
 func eachAddress(do func(address netip.Addr, index int)) error {
 	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	for range mostDumps {
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+		all, err = netlink.AddrList(nil, netlink.FAMILY_ALL)
+	}
 	for _, one := range all {
 		if address, valid := netip.AddrFromSlice(one.IP); valid {
 			do(address.Unmap(), one.LinkIndex)

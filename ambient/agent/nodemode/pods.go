@@ -77,7 +77,7 @@ func (a *Agent) annotate(e *entry, status ambient.Status) {
 
 // addresses returns the pod's. The plugin knows them before the API server does.
 func (e *entry) addresses() []netip.Addr {
-	if e.sandbox != nil && slices.Equal(e.pod.Addresses, e.sandbox.former) {
+	if e.sandbox != nil && (len(e.pod.Addresses) == 0 || slices.Equal(e.pod.Addresses, e.sandbox.former)) {
 		return e.sandbox.pod.IPs
 	}
 	return e.pod.Addresses
@@ -307,8 +307,8 @@ func (a *Agent) check(e *entry, addresses []netip.Addr) error {
 }
 
 // otherPod names the pod whose address a pod has: the proxy, or the owner of a member that goes
-// on to have it. What the plugin has just given to a pod is that pod's: the feed will tell that the
-// other one is gone.
+// on to have it. What the plugin has given to a pod is that pod's, and of two the later one's: the
+// feed will tell that the other one is gone.
 func (a *Agent) otherPod(e *entry, address netip.Addr) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -320,15 +320,26 @@ func (a *Agent) otherPod(e *entry, address netip.Addr) string {
 			return fmt.Sprintf("the proxy %s/%s", pod.Namespace, pod.Name)
 		}
 	}
-	if e.sandbox != nil && slices.Contains(e.sandbox.pod.IPs, address) {
-		return ""
-	}
 	owner := a.host.members.ownerOf(address)
-	if a.entries[owner] == nil || !has(owner) {
+	other := a.entries[owner]
+	switch own, given := e.given(address), other.given(address); {
+	case other == nil || other == e || own.After(given):
 		return ""
+	case !given.IsZero():
+		return fmt.Sprintf("pod %s/%s", other.sandbox.pod.Namespace, other.sandbox.pod.Name)
+	case has(owner):
+		return fmt.Sprintf("pod %s/%s", a.roster.Pods[owner].Namespace, a.roster.Pods[owner].Name)
 	}
-	pod := a.roster.Pods[owner]
-	return fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)
+	return ""
+}
+
+// given returns when the plugin gave a pod an address that it has now; zero if it did not. There
+// may be no entry.
+func (e *entry) given(address netip.Addr) (at time.Time) {
+	if e != nil && e.sandbox != nil && slices.Contains(e.sandbox.pod.IPs, address) && slices.Contains(e.addresses(), address) {
+		at = e.sandbox.begun
+	}
+	return at
 }
 
 // failed notes a failure, and has the pod looked at again later. It takes the status "enabled" back

@@ -46,6 +46,12 @@ func (s *settings) mayHeal(key string, drifts []interception.Drift, ofPlan bool,
 	return true
 }
 
+// forget forgets a namespace that is not kept any more.
+func (s *settings) forget(key string) {
+	delete(s.written, key)
+	delete(s.errs, key)
+}
+
 // err returns what is not written yet.
 func (s *settings) err() error {
 	for _, err := range s.errs {

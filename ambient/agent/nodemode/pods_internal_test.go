@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodemode
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podnetns"
+)
+
+// TestAddressesOfAnEvent has the feed go on to tell of a former sandbox, then that this has no
+// address any more, and then of the present one.
+func TestAddressesOfAnEvent(t *testing.T) {
+	t.Parallel()
+	former, given, next := netip.MustParseAddr("10.244.1.2"), netip.MustParseAddr("10.244.1.3"), netip.MustParseAddr("10.244.1.4")
+	e := newEntry("web")
+	e.pod.Addresses = []netip.Addr{former}
+	e.begin(&event{pod: podnetns.Pod{IPs: []netip.Addr{given}}})
+	for _, step := range []struct {
+		told []netip.Addr
+		want netip.Addr
+	}{{[]netip.Addr{former}, given}, {nil, given}, {[]netip.Addr{given}, given}, {[]netip.Addr{next}, next}} {
+		e.pod.Addresses = step.told
+		if got := e.addresses(); !slices.Equal(got, []netip.Addr{step.want}) {
+			t.Errorf("told %v: %v, want %s", step.told, got, step.want)
+		}
+	}
+}
+
+// TestSettingsOfAFormerProxy has another program change a setting in the namespace of a proxy, time
+// and again, which is then forgotten. A proxy that follows under the same key begins anew.
+func TestSettingsOfAFormerProxy(t *testing.T) {
+	t.Parallel()
+	var s settings
+	drifts := []interception.Drift{{At: "sysctls"}}
+	for round, want := range []bool{true, false} {
+		if may := s.mayHeal("proxy-1", drifts, false, time.Hour); may != want || (s.err() == nil) != want {
+			t.Errorf("round %d: may heal %t, %v, want %t", round, may, s.err(), want)
+		}
+	}
+	s.forget("proxy-1")
+	if err := s.err(); err != nil {
+		t.Errorf("after the proxy: %v", err)
+	}
+	if !s.mayHeal("proxy-1", drifts, false, time.Hour) {
+		t.Error("the settings of the next proxy wait for the former one's round")
+	}
+}
