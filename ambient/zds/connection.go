@@ -162,14 +162,14 @@ func (c *connection) next() (request outgoing, wait time.Duration, changed <-cha
 	return request, wait, s.changed
 }
 
-// nextPod returns the request about the pod that has waited longest. A pod without a namespace has
-// none: only a snapshot can name it.
+// nextPod returns the request about the pod that has waited longest, or that has hung a proxy if no
+// other one waits. A pod without a namespace has none: only a snapshot can name it.
 func (c *connection) nextPod() (request outgoing, wait time.Duration) {
 	var first pod
 	for uid, pod := range c.server.pods {
 		due, left := c.due(pod, c.told[uid])
 		switch {
-		case due && (first.number == 0 || pod.number < first.number):
+		case due && (first.number == 0 || pod.compare(first) < 0):
 			first = pod
 		case left > 0 && (wait == 0 || left < wait):
 			wait = left
@@ -206,8 +206,8 @@ func (c *connection) tell(p pod) outgoing {
 
 // exchange sends a request, and waits for the answer.
 func (c *connection) exchange(ctx context.Context, request outgoing, messages <-chan []byte) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.server.options.Timeout,
-		fmt.Errorf("it has not acknowledged %s within %s", request.Kind, c.server.options.Timeout))
+	late := fmt.Errorf("it has not acknowledged %s within %s", request.Kind, c.server.options.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.server.options.Timeout, late)
 	defer cancel()
 	data, err := request.Marshal()
 	if err != nil {
@@ -238,8 +238,22 @@ func (c *connection) exchange(ctx context.Context, request outgoing, messages <-
 		c.note(request, ack.Error)
 		return nil
 	case <-ctx.Done():
+		if errors.Is(context.Cause(ctx), late) {
+			c.noteHung(request)
+		}
 		return context.Cause(ctx)
 	}
+}
+
+// noteHung notes that the proxy has not answered to a pod in time.
+func (c *connection) noteHung(request outgoing) {
+	s := c.server
+	s.change(func() {
+		if pod, set := s.pods[request.Workload.UID]; set && request.Kind != KindDel {
+			pod.hung = s.numbers
+			s.pods[request.Workload.UID] = pod
+		}
+	})
 }
 
 // note records the answer to a request. A pod that is to be forgotten is forgotten whatever the
@@ -250,6 +264,10 @@ func (c *connection) note(request outgoing, refused string) {
 		switch request.Kind {
 		case KindAdd, KindKeep:
 			c.told[uid] = told{request.number, true, refused, time.Now()}
+			if pod, set := c.server.pods[uid]; set && refused == "" {
+				pod.hung = 0
+				c.server.pods[uid] = pod
+			}
 		case KindDel:
 			delete(c.told, uid)
 		case KindSnapshotSent:

@@ -23,6 +23,10 @@
 // ([ErrNeverConnected]), the proxy is gone ([ErrDisconnected]), it has refused the pod
 // ([ErrRefused]), or it has not answered yet ([ErrUnanswered]).
 //
+// A proxy that does not answer in time is disconnected. When it connects again, the pod that it has
+// left unanswered comes last, so that it is told of all others before. The server also keeps its
+// socket at the path, which other programs may remove or replace.
+//
 // The messages are pure, and parse on every system. The server needs Linux.
 //
 // # Non-goals

@@ -24,18 +24,34 @@ import (
 // begin returns a server that serves until the test ends.
 func begin(t *testing.T, o Options) *Server {
 	t.Helper()
+	s := listen(t, o)
+	serve(t, s)
+	return s
+}
+
+// listen returns a server that does not serve yet.
+func listen(t *testing.T, o Options) *Server {
+	t.Helper()
 	s, err := Listen(t.Context(), filepath.Join(t.TempDir(), "z"), o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = s.listener.Close() }) // a server that has served has closed it
+	return s
+}
+
+// serve has a server serve until the test ends, or end is called.
+func serve(t *testing.T, s *Server) (end func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() { s.Serve(ctx) })
-	t.Cleanup(func() {
+	end = func() {
 		cancel()
 		serving.Wait()
-	})
-	return s
+	}
+	t.Cleanup(end)
+	return end
 }
 
 // set sets a pod with a namespace of its own.

@@ -5,22 +5,22 @@ package zds
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/unixsocket"
 )
 
 // Options are the settings of a [Server]. The zero value is usable.
 type Options struct {
 	// Timeout is how long a proxy may take for its hello, to receive a request, and to acknowledge
 	// one; 5 s if zero. A proxy that takes longer is disconnected, because a late answer would be
-	// taken for that to the next request.
+	// taken for that to the next request. When it connects again, the pod that it has left unanswered
+	// comes last.
 	Timeout time.Duration
 	// Again is the time after which a pod that the proxy has refused is sent again; 1 s if zero. The
 	// proxy goes on trying by itself, and does not say when it succeeds.
@@ -38,7 +38,7 @@ const (
 	between = time.Millisecond
 )
 
-// Event is something that happened on a connection to a proxy.
+// Event is something that happened on a connection to a proxy, or to the socket.
 type Event struct {
 	// Connection numbers the connections in the order of their hellos, from 1. It is 0 for a
 	// connection that ended without one.
@@ -48,7 +48,8 @@ type Event struct {
 	Request Request
 	// Hello is the proxy's, for the event that begins the connection; else nil.
 	Hello *Hello
-	// Err is why a request was refused or a connection ended; nil for what went well.
+	// Err is why a request was refused or a connection ended, or that the socket was not at its path;
+	// nil for what went well.
 	Err error
 }
 
@@ -57,7 +58,9 @@ type Event struct {
 type Server struct {
 	options  Options
 	path     string
-	listener *net.UnixListener
+	listener *net.UnixListener // the first one
+	file     fs.FileInfo       // the socket that was made last
+	look     time.Duration     // between two looks at the path
 
 	mu      sync.Mutex
 	pods    map[string]pod // by UID
@@ -67,6 +70,7 @@ type Server struct {
 	hellos  int            // how many there have been
 	lost    time.Time      // when the last one ended
 	ended   error          // why a connection ended last, with or without a hello
+	taken   error          // why the server cannot listen at its path; nil if it does
 }
 
 // pod is what the caller set.
@@ -74,6 +78,14 @@ type pod struct {
 	workload  Workload
 	namespace *interception.Netns
 	number    uint64 // of the change that set it
+	hung      uint64 // of the change that noted a proxy without an answer to it; 0 if one has acknowledged it since
+}
+
+// compare compares pods by which is to be sent first. Those that have hung a proxy come last, and
+// the one of them that has done so most recently at the end: no pod keeps another one waiting for
+// ever.
+func (p pod) compare(other pod) int {
+	return cmp.Or(cmp.Compare(p.hung, other.hung), cmp.Compare(p.number, other.number))
 }
 
 // Listen makes the socket and listens on it. Only root and this process's own user can connect. The
@@ -81,40 +93,52 @@ type pod struct {
 // there already is replaced at once. On systems other than Linux the error wraps
 // [interception.ErrUnsupported].
 func Listen(ctx context.Context, path string, o Options) (*Server, error) {
-	listener, err := unixsocket.Listen(ctx, "unixpacket", path)
+	listener, file, err := listenAt(ctx, path)
 	if err != nil {
 		return nil, err
-	}
-	packets, ok := listener.(*net.UnixListener)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, interception.ErrUnsupported), listener.Close())
 	}
 	o.Timeout, o.Again = cmp.Or(o.Timeout, defaultTimeout), cmp.Or(o.Again, defaultAgain)
 	if o.Observe == nil {
 		o.Observe = func(Event) {}
 	}
-	return &Server{options: o, path: path, listener: packets, pods: map[string]pod{}, changed: make(chan struct{})}, nil
+	return &Server{
+		options: o, path: path, listener: listener, file: file, look: lookEvery, pods: map[string]pod{}, changed: make(chan struct{}),
+	}, nil
 }
 
 // Serve accepts proxies until the context ends, and then closes the socket and all connections. The
 // socket's file stays, because it may be a later server's. Serve may be called once.
+//
+// If another program removes or replaces the file meanwhile, Serve notices that within seconds, and
+// listens there again. A later server of the path must therefore wait until Serve has returned.
 func (s *Server) Serve(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
 	var connections sync.WaitGroup
 	defer connections.Wait()
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { _ = s.listener.Close() })() // the error would be that it is closed
+	serve := func(accepted *net.UnixConn) { connections.Go(func() { s.serve(ctx, accepted) }) }
+	for at := s.listener; at != nil; {
+		listener := at
+		accepting, end := context.WithCancel(ctx)
+		connections.Go(func() { s.accept(accepting, listener, serve) })
+		at = s.awaitTaken(ctx)
+		end()
+	}
+}
+
+// accept accepts proxies on a listener until the context ends, and closes the listener.
+func (s *Server) accept(ctx context.Context, listener *net.UnixListener, serve func(*net.UnixConn)) {
+	defer listener.Close()                                          //nolint:errcheck // the error would be that it is closed
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })() // likewise
 	for {
-		accepted, err := s.listener.AcceptUnix()
-		if ctx.Err() != nil {
-			return
-		}
+		accepted, err := listener.AcceptUnix()
 		next := time.After(between)
-		if err != nil { // such as too many open files, which other parts of the program may close
+		switch {
+		case err == nil:
+			serve(accepted)
+		case ctx.Err() != nil:
+			return
+		default: // such as too many open files, which other parts of the program may close
 			s.options.Observe(Event{Err: fmt.Errorf("accept a proxy on %s: %w", s.path, err)})
 			next = time.After(pause)
-		} else {
-			connections.Go(func() { s.serve(ctx, accepted) })
 		}
 		select {
 		case <-next:
@@ -154,7 +178,7 @@ func (s *Server) Set(w Workload, namespace *interception.Netns) error {
 			return fmt.Errorf("network namespace of pod %s: %w", w.UID, interception.ErrNotNetns)
 		}
 	}
-	s.change(func() { s.pods[w.UID] = pod{w, namespace, s.numbers} })
+	s.change(func() { s.pods[w.UID] = pod{w, namespace, s.numbers, s.pods[w.UID].hung} })
 	return nil
 }
 
@@ -180,7 +204,7 @@ func (s *Server) join(c *connection) {
 		for uid := range s.pods {
 			c.snapshot = append(c.snapshot, uid)
 		}
-		slices.SortFunc(c.snapshot, func(a, b string) int { return cmp.Compare(s.pods[a].number, s.pods[b].number) })
+		slices.SortFunc(c.snapshot, func(a, b string) int { return s.pods[a].compare(s.pods[b]) })
 		s.live = append(s.live, c)
 	})
 }
@@ -216,7 +240,9 @@ type Status struct {
 	Connected time.Time
 	// Lost is when a connection ended last; zero if none has ended since its hello.
 	Lost time.Time
-	// Err is why a connection ended last, even if that was before its hello; nil if none has ended.
+	// Err is why no proxy can connect, as another program has taken the socket from its path and the
+	// server cannot listen there again. Otherwise it is why a connection ended last, even if that was
+	// before its hello; nil if none has ended.
 	Err error
 }
 
@@ -224,7 +250,7 @@ type Status struct {
 func (s *Server) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	status := Status{Connections: len(s.live), Lost: s.lost, Err: s.ended}
+	status := Status{Connections: len(s.live), Lost: s.lost, Err: cmp.Or(s.taken, s.ended)}
 	if newest := s.newest(); newest != nil {
 		status.Connected = newest.since
 	}

@@ -5,8 +5,6 @@ package zds
 import (
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -300,30 +298,4 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-}
-
-// TestSocketIsReplaced begins a second server in place of the first.
-func TestSocketIsReplaced(t *testing.T) {
-	t.Parallel()
-	first := begin(t, Options{})
-	info, err := os.Stat(first.path)
-	if err != nil || info.Mode().Perm()&^0o600 != 0 {
-		t.Errorf("the socket has mode %v, %v, want at most 0600", info.Mode(), err)
-	}
-	second, err := Listen(t.Context(), first.path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.listener.Close()
-	set(t, first, "a")
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: first.path, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	accepted, err := second.listener.AcceptUnix()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = accepted.Close() // a test's
 }
