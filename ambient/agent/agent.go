@@ -286,8 +286,8 @@ func (a *Agent) serve(ctx context.Context, fresh bool) {
 	a.server.Serve(ctx)
 }
 
-// notice wakes the workers of the pods in whose namespaces a program has changed something. After a
-// change on the host it has the host's rules looked at.
+// notice has the workers look at the pods in whose namespaces a program has changed something.
+// After a change on the host it has the host's rules looked at.
 func (a *Agent) notice(ctx context.Context) error {
 	for {
 		changed, err := a.watch.Next(ctx)
@@ -300,7 +300,7 @@ func (a *Agent) notice(ctx context.Context) error {
 		a.mu.Lock()
 		for uid, w := range a.workers {
 			if _, is := slices.BinarySearch(changed.Keys, uid); is || changed.Lost {
-				w.nudge()
+				w.notice()
 			}
 		}
 		a.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 
 	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
@@ -31,6 +32,8 @@ type event struct {
 
 	pod       podnetns.Pod
 	namespace *interception.Netns
+	// former are the addresses that the feed told of the pod when the event was taken.
+	former []netip.Addr
 }
 
 // handed is what the plugin tells a worker: an event or a departure.

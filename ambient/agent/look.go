@@ -34,11 +34,12 @@ func (w *worker) name(namespace, name string) {
 	w.state.Namespace, w.state.Name = namespace, name
 }
 
-// addresses returns the pod's addresses. The plugin knows them before the API server does. While
-// the feed has not told of a pod, the record and the host's sets know those that it had.
+// addresses returns the pod's addresses. The plugin knows them before the API server does, which
+// may go on to tell those of a former sandbox. While the feed has not told of a pod, the record and
+// the host's sets know those that it had.
 func (w *worker) addresses() []netip.Addr {
 	switch {
-	case len(w.pod.Addresses) == 0 && w.event != nil:
+	case w.event != nil && (len(w.pod.Addresses) == 0 || w.event.isNewerThan(w.pod.Addresses)):
 		return w.event.pod.IPs
 	case w.pod.UID == "":
 		return w.agent.sets.ownOf(w.uid, w.noted.addresses)
@@ -46,12 +47,21 @@ func (w *worker) addresses() []netip.Addr {
 	return w.pod.Addresses
 }
 
+// isNewerThan reports whether addresses are those that the feed told before the event, and none of
+// the event's.
+func (e *event) isNewerThan(addresses []netip.Addr) bool {
+	return slices.Equal(addresses, e.former) && !shareAddress(addresses, e.pod.IPs)
+}
+
 // lastAddresses returns the addresses by which the pod's namespace is found. After a restart of the
 // kubelet the API server may know none of a running pod for a while. A pod that was enrolled then
 // has those in the host's sets.
 func (w *worker) lastAddresses(ctx context.Context) ([]netip.Addr, error) {
-	if known := w.addresses(); len(known) > 0 || !w.recorded || w.agent.options.Host == nil {
+	if known := w.addresses(); len(known) > 0 || !w.recorded {
 		return known, nil
+	}
+	if w.agent.options.Host == nil {
+		return w.noted.addresses, nil
 	}
 	if err := w.bounded(ctx, func() error { return w.agent.sets.prepare(ctx) }); err != nil {
 		return nil, err

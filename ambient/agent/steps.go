@@ -119,6 +119,7 @@ func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event)
 		}
 	}
 	w.taken()
+	e.former = w.pod.Addresses
 	w.enter(e, same)
 	if same {
 		w.waiting = append(w.waiting, e)
@@ -131,7 +132,7 @@ func (w *worker) takeEvent(ctx context.Context, alert <-chan struct{}, e *event)
 		w.plan = nil
 	}
 	err := errors.Join(w.close(), w.use(e.namespace))
-	w.fresh = !recorded
+	w.fresh = !recorded && err == nil
 	return err
 }
 

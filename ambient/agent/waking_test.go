@@ -68,6 +68,59 @@ func TestOwnStatusIsNoNews(t *testing.T) {
 	}
 }
 
+// TestNoticesHaveAPace has something change in a pod's namespace whenever its worker waits, as a
+// step does that the kernel refuses and that is undone, and time and again another program. The
+// first looks follow at once, and then there are two a second.
+func TestNoticesHaveAPace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorker(&Agent{}, "a")
+		begin := time.Now()
+		for looks := range 100 {
+			w.notice()
+			w.wait(t.Context(), w.begin(), time.Hour)
+			took := time.Since(begin)
+			if most := 10 + int(took/(time.Second/2)); looks+1 > most || looks < 9 && took > 0 {
+				t.Fatalf("%d looks within %s", looks+1, took)
+			}
+		}
+		if took := time.Since(begin); took > time.Minute {
+			t.Errorf("100 looks took %s", took)
+		}
+		w.notice()
+		begin = time.Now()
+		w.wait(t.Context(), w.begin(), time.Millisecond)
+		if took := time.Since(begin); took != time.Millisecond {
+			t.Errorf("a pause of a millisecond took %s", took)
+		}
+		alert := w.begin()
+		w.notice()
+		w.nudge()
+		begin = time.Now()
+		if w.wait(t.Context(), alert, time.Hour); time.Since(begin) > 0 {
+			t.Error("news waits for the pace of notices")
+		}
+	})
+}
+
+// TestNoticeKeepsWorker has something change in the namespace of a pod whose worker has nothing
+// left to do: it stays, and looks again.
+func TestNoticeKeepsWorker(t *testing.T) {
+	t.Parallel()
+	a := &Agent{retired: make(chan struct{}), workers: map[string]*worker{}}
+	a.sets.options = &a.options
+	w := newWorker(a, "a")
+	a.workers["a"] = w
+	w.notice()
+	if a.retire(w) {
+		t.Fatal("the worker retires")
+	}
+	w.wait(t.Context(), w.begin(), time.Hour)
+	if !a.retire(w) {
+		t.Error("the worker stays for a change that it has looked at")
+	}
+}
+
 // TestStatusKeepsWorker has the feed tell another status of a pod whose worker has nothing left to
 // do: it stays, and looks again.
 func TestStatusKeepsWorker(t *testing.T) {

@@ -39,6 +39,7 @@ type worker struct {
 	glances chan struct{} // has a value when it is time to look for the proxy's listeners
 	came    chan struct{} // has a value when the plugin has told something
 	status  chan struct{} // has a value when the feed tells another status annotation, and nothing else
+	notices chan struct{} // has a value when something has changed in the namespace
 
 	questions chan question // is read while the worker waits
 	retired   chan struct{} // closed when it works no more
@@ -82,13 +83,14 @@ type worker struct {
 	failures   upkeep.Series
 	looks      upkeep.Series
 	losses     upkeep.Series
+	pace       upkeep.Bucket // of looks after notices
 }
 
 func newWorker(a *Agent, uid string) *worker {
 	return &worker{
 		agent: a, uid: uid, state: Pod{UID: uid, Since: time.Now()},
 		glances: make(chan struct{}, 1), came: make(chan struct{}, 1), status: make(chan struct{}, 1), alert: make(chan struct{}),
-		questions: make(chan question), retired: make(chan struct{}),
+		notices: make(chan struct{}, 1), pace: upkeep.Restores(), questions: make(chan question), retired: make(chan struct{}),
 		failures: roster.Retries(),
 		looks:    upkeep.Series{First: time.Millisecond, Most: 250 * time.Millisecond, Calm: time.Minute},
 		losses:   upkeep.Series{First: time.Second, Most: time.Minute, Calm: 10 * time.Second},
@@ -156,11 +158,16 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// wait waits for news, until the pause is over, or until a proxy that serves the pod has lost its
-// listeners, which the kernel does not report. Meanwhile it answers questions.
+// wait waits for news, until the pause is over, until something has changed in the namespace, or
+// until a proxy that serves the pod has lost its listeners, which the kernel does not report.
+// Meanwhile it answers questions.
+//
+// The agent's own steps are among the changes, and so is what undoes a step that has failed. If
+// they do not end, the worker goes on at a pace, and not after each of them.
 func (w *worker) wait(ctx context.Context, alert <-chan struct{}, pause time.Duration) {
-	timer := time.NewTimer(pause)
+	timer, end := time.NewTimer(pause), time.Now().Add(pause)
 	defer timer.Stop()
+	notices := w.notices
 	for {
 		select {
 		case <-ctx.Done():
@@ -169,21 +176,40 @@ func (w *worker) wait(ctx context.Context, alert <-chan struct{}, pause time.Dur
 			return
 		case <-timer.C:
 			return
+		case <-notices:
+			now := time.Now()
+			next := w.pace.Take(now)
+			if next == 0 {
+				return
+			}
+			notices = nil // the next look sees what follows
+			timer.Reset(min(next, end.Sub(now)))
 		case q := <-w.questions:
 			w.answer(ctx, q)
 		case <-w.glances:
-			if w.seen.Proxy != ambient.ProxyServes || w.state.Step != "" {
-				continue
-			}
-			if !w.stillServed(ctx) {
+			if serves := w.seen.Proxy == ambient.ProxyServes && w.state.Step == ""; serves && !w.stillServed(ctx) {
 				return
 			}
 		case <-w.status:
-			before := w.seen.Status
-			if w.learn(); w.seen.Status != before {
+			if w.hasOtherStatus() {
 				return
 			}
 		}
+	}
+}
+
+// hasOtherStatus reports whether the feed has told another status than the worker knew.
+func (w *worker) hasOtherStatus() bool {
+	before := w.seen.Status
+	w.learn()
+	return w.seen.Status != before
+}
+
+// notice makes the worker look at the pod's namespace, once it waits.
+func (w *worker) notice() {
+	select {
+	case w.notices <- struct{}{}:
+	default: // it is to look already
 	}
 }
 
@@ -233,7 +259,7 @@ func (a *Agent) retire(w *worker) bool {
 	defer a.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.nudged {
+	if w.nudged || len(w.notices) > 0 {
 		return false
 	}
 	if len(w.status) > 0 {
