@@ -187,7 +187,7 @@ func (w *worker) wait(ctx context.Context, alert <-chan struct{}, pause time.Dur
 		case q := <-w.questions:
 			w.answer(ctx, q)
 		case <-w.glances:
-			if serves := w.seen.Proxy == ambient.ProxyServes && w.state.Step == ""; serves && !w.stillServed(ctx) {
+			if w.hasLostProxy(ctx) {
 				return
 			}
 		case <-w.status:
@@ -222,13 +222,18 @@ func (w *worker) tellStatus() {
 	}
 }
 
-// stillServed looks for the proxy's listeners. All pods of the node are looked at in one go.
-func (w *worker) stillServed(ctx context.Context) (listens bool) {
+// hasLostProxy reports whether a proxy that served the pod has lost its listeners. All pods of the
+// node are looked at in one go.
+func (w *worker) hasLostProxy(ctx context.Context) bool {
+	if w.seen.Proxy != ambient.ProxyServes || w.state.Step != "" {
+		return false
+	}
+	listens := false
 	err := w.bounded(ctx, func() (err error) {
 		listens, err = proxyListens(w.namespace, w.agent.options.Numbers)
 		return err
 	})
-	return err == nil && listens
+	return err != nil || !listens
 }
 
 // glance makes the worker look for the proxy's listeners, if it waits.
