@@ -15,9 +15,10 @@ import (
 	"github.com/meshcni/meshcni/internal/unixsocket"
 )
 
-// lookEvery is the time between two looks at the socket's path. A proxy that starts meanwhile finds
-// no socket there, or another program's, and tries again by itself.
-const lookEvery = 2 * time.Second
+// lookEvery is the time between two looks at the socket's path. Each look wakes an idle process. A
+// proxy that starts meanwhile finds no socket there, or another program's, and tries again by
+// itself.
+const lookEvery = 10 * time.Second
 
 // listenAt makes the socket and listens on it. It also returns which file the socket is; nil if
 // another program has removed it already.

@@ -109,7 +109,7 @@ func Listen(ctx context.Context, path string, o Options) (*Server, error) {
 // Serve accepts proxies until the context ends, and then closes the socket and all connections. The
 // socket's file stays, because it may be a later server's. Serve may be called once.
 //
-// If another program removes or replaces the file meanwhile, Serve notices that within seconds, and
+// If another program removes or replaces the file meanwhile, Serve notices that within 10 s, and
 // listens there again. A later server of the path must therefore wait until Serve has returned.
 func (s *Server) Serve(ctx context.Context) {
 	var connections sync.WaitGroup
