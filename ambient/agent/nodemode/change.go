@@ -159,7 +159,7 @@ func (h *host) usable(ctx context.Context, pod ambient.Pod) (*proxy, error) {
 		return h.open(ctx, pod)
 	}
 	if err := h.mustListen(h.proxies[i].netns); err != nil {
-		return nil, unusable(pod, err)
+		return nil, proxyError(pod, err)
 	}
 	return h.proxies[i], nil
 }

@@ -100,7 +100,7 @@ func (o *Options) find(ctx context.Context, namespace, name string, pod ambient.
 
 // open opens the namespace of a proxy's pod that is ready, and returns how to reach the proxy.
 func (h *host) open(ctx context.Context, pod ambient.Pod) (p *proxy, err error) {
-	fail := func(err error) (*proxy, error) { return nil, unusable(pod, err) }
+	fail := func(err error) (*proxy, error) { return nil, proxyError(pod, err) }
 	if pod.HostNetwork {
 		return fail(errors.New("it is in the node's own network, and this form of capture needs it to have one of its own"))
 	}
@@ -124,7 +124,7 @@ func (h *host) open(ctx context.Context, pod ambient.Pod) (p *proxy, err error) 
 	return p, nil
 }
 
-func unusable(pod ambient.Pod, err error) error {
+func proxyError(pod ambient.Pod, err error) error {
 	return fmt.Errorf("%w: pod %s/%s is ready: %w", ErrProxy, pod.Namespace, pod.Name, err)
 }
 
