@@ -218,7 +218,7 @@ func TestRequestForLinks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l.Attrs().Statistics = nil // which only older kernels tell then
+			l.Attrs().Statistics = nil // newer kernels leave them out
 			links, size = append(links, l), size+len(m)
 		}
 		return links, size

@@ -88,9 +88,10 @@ func (a *Agent) reopen(ctx context.Context) error {
 	return nil
 }
 
-// locate finds the namespace of a proxy of the state file, by the addresses that its pod has or by
-// those that it had: the feed may know less than the file, or more. It returns nil if the pod has
-// another namespace now and, while everything is withdrawn, if no process of the pod is left.
+// locate finds the namespace of a proxy of the state file: by the addresses that the feed tells of
+// its pod, and then by those in the file, since either may be older than the sandbox. It returns
+// nil if the pod has another namespace now. While everything is withdrawn, it also returns nil if
+// no process of the pod is left.
 func (a *Agent) locate(ctx context.Context, p *proxy, pod ambient.Pod) (netns *interception.Netns, err error) {
 	pod.UID = p.UID
 	for _, addresses := range [][]netip.Addr{pod.Addresses, p.Proxy.Addresses} {
@@ -203,8 +204,8 @@ func (a *Agent) candidates() (ready, present []ambient.Pod, complete bool) {
 
 // change makes a proxy the one that gets new connections: first it has interfaces and routes, and
 // then the mark of new connections changes. The former one keeps its connections, and has its
-// interfaces until its pod is gone or a third proxy comes. Of a proxy that only the state file
-// tells of, an earlier agent may not have got that far.
+// interfaces until its pod is gone or a third proxy comes. A proxy of the state file may lack its
+// rules, because an earlier agent ended before it applied them: it is introduced again.
 func (a *Agent) change(ctx context.Context, want *proxy) error {
 	h := &a.host
 	if want == nil {

@@ -48,8 +48,8 @@ func mtuOf(in *interception.Netns, address netip.Addr) (mtu int, err error) {
 	return mtu, nil
 }
 
-// mostDumps is how often a list is asked for again that has changed while the kernel wrote it: pods
-// come and go.
+// mostDumps is how often the agent asks again for a list of addresses that changed while the kernel
+// wrote it, as it does when pods come and go.
 const mostDumps = 16
 
 // eachAddress calls a function with each address of the thread's namespace, and the index of its

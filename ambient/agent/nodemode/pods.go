@@ -75,7 +75,8 @@ func (a *Agent) annotate(e *entry, status ambient.Status) {
 	e.annotation.Want(status, func(status ambient.Status) { a.options.Annotator.Annotate(pod, status) })
 }
 
-// addresses returns the pod's. The plugin knows them before the API server does.
+// addresses returns the pod's. The plugin knows them before the API server does, which may go on to
+// tell those of a former sandbox, or none.
 func (e *entry) addresses() []netip.Addr {
 	if e.sandbox != nil && (len(e.pod.Addresses) == 0 || slices.Equal(e.pod.Addresses, e.sandbox.former)) {
 		return e.sandbox.pod.IPs
