@@ -3,6 +3,7 @@
 package ambient_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -396,6 +397,60 @@ func TestNodeBesideOthers(t *testing.T) {
 				visit, took, err := n.visit(n.meshed, "tcp", service)
 				if err != nil || visit.Server.Addr() != endpoint || len(took) != 1 || took[0].To != service || took[0].From.Addr() != pod {
 					t.Errorf("to %s: %v, %v, and the proxy took %v", service, visit, err, took)
+				}
+			}
+		})
+	}
+}
+
+// TestNodeBesideMasquerading has another program masquerade what a meshed pod sends and what is
+// sent to it, as networks do with what leaves them and kube-proxy with node ports. The proxy gets
+// captured connections with the addresses of their clients.
+func TestNodeBesideMasquerading(t *testing.T) {
+	t.Parallel()
+	for name, backend := range hosts(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newCapturingNode(t, backend, ambient.WayVeth)
+			flavour := cmp.Or(strings.TrimPrefix(strings.TrimPrefix(name, "nftables"), "iptables "), "nft")
+			for family, program := range []string{"iptables-", "ip6tables-"} {
+				pod := n.meshed.Addresses[family].String()
+				for _, of := range []string{"-s " + pod, "-d " + pod} {
+					line := append([]string{program + flavour, "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE"}, strings.Fields(of)...)
+					sandboxtest.Run(t, n.node.Host.Netns.File(), "", line...)
+				}
+				for _, ends := range [][2]*nodes.Place{{n.meshed, n.remote}, {n.meshed, n.peer}, {n.remote, n.meshed}, {n.other, n.meshed}} {
+					to := netip.AddrPortFrom(ends[1].Addresses[family], 8080)
+					visit, took, err := n.visit(ends[0], "tcp", to)
+					if err != nil || visit.Server != to || len(took) != 1 || took[0].To != to || took[0].From.Addr() != ends[0].Addresses[family] {
+						t.Errorf("%s to %s: %v, %v, and the proxy took %v", ends[0].Name, to, visit, err, took)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestNodeServiceOfTheNode has another program translate the address of a service to one of the
+// node's own, as that of the API server on a node that runs one. A pod of the mesh reaches it as
+// any other does.
+func TestNodeServiceOfTheNode(t *testing.T) {
+	t.Parallel()
+	for name, backend := range hosts(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newCapturingNode(t, backend, ambient.WayVeth)
+			flavour := cmp.Or(strings.TrimPrefix(strings.TrimPrefix(name, "nftables"), "iptables "), "nft")
+			for family, program := range []string{"iptables-", "ip6tables-"} {
+				service := netip.AddrPortFrom(n.remote.Addresses[family], 9090)
+				endpoint := netip.AddrPortFrom(n.meshed.Addresses[family].Prev(), 8080)
+				rule := fmt.Sprintf("-t nat -A PREROUTING -d %s -p tcp --dport 9090 -j DNAT --to %s", service.Addr(), endpoint)
+				sandboxtest.Run(t, n.node.Host.Netns.File(), "", append([]string{program + flavour}, strings.Fields(rule)...)...)
+				for _, pod := range []*nodes.Place{n.other, n.meshed} {
+					visit, took, err := n.visit(pod, "tcp", service)
+					if err != nil || visit.Server != endpoint || visit.Client.Addr() != pod.Addresses[family] {
+						t.Errorf("%s to %s: %v, %v, and the proxy took %v", pod.Name, service, visit, err, took)
+					}
 				}
 			}
 		})

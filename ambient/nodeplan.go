@@ -61,16 +61,19 @@ const (
 // without a proxy (the zero NodeProxy), without its wires, and for families that it does not serve,
 // connections of meshed pods fail. Nothing else is rejected.
 //
-// The plan needs no link, route or setting of other programs, whatever network the pods have: it
-// changes settings of its own interfaces only.
+// The plan needs no link, route or setting of other programs: it changes settings of its own
+// interfaces only.
 //
-// Other programs' translations of a captured connection are kept from it where they share
-// iptables' chains with the plan. In nf_tables no program can do that to another: there kube-proxy
-// translates the address of a service before the proxy sees it, and a program that masquerades all
-// that leaves by any interface hides the pod's address from the proxy. On the other hand only
-// nf_tables has line 4 after translations: in iptables, connections to a service's address that
-// this node translates to a meshed pod are not captured. Nor does iptables translate what a meshed
-// pod sends to a node port at an address of its own node: there, such connections are refused.
+// No other program masquerades what goes to the proxy, which sees the client's address. Other
+// programs' translations of the destination are kept from a captured connection where they share
+// iptables' chains with the plan. In nf_tables kube-proxy translates the address of a service
+// before the proxy sees it, and only there is line 4 after translations: in iptables, connections
+// to a service's address that this node translates to a meshed pod are not captured. Nor does
+// iptables translate what a meshed pod sends to a node port at an address of its own node: there,
+// such connections are refused.
+//
+// Where kube-proxy works in its IPVS mode, the addresses of services are addresses of the node, and
+// what pods send to them is left alone, as line 5 says: connections to services are not captured.
 //
 // The sets are live: the caller edits their members as pods come and go. Without Facts.IPv6 there
 // is nothing for IPv6. The errors wrap [ErrNumbers] and [ErrNodeProxy].
@@ -114,6 +117,7 @@ func NodePlan(
 			}
 		}
 		planner.capture()
+		planner.answered()
 		planner.inbound()
 		planner.translations()
 		planner.guard()

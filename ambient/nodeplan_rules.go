@@ -99,6 +99,22 @@ func (p nodePlanner) captured() {
 	p.mark(c, "outbound.mark", func(n NodeNumbers) interception.MarkBits { return n.Outbound.Mark })
 }
 
+// answered writes the rules about what the node's own programs answer the proxies: another program
+// may have translated the address that a proxy opened a connection to, of a service for example, to
+// one of the node's own. What the node says to the other end, such as that a packet was too big for
+// a wire, is no answer.
+func (p nodePlanner) answered() {
+	if p.IsZero() {
+		return
+	}
+	c := p.builder.Mangle("answered")
+	c.Entry(interception.Output, p.marked(p.hooked(interception.L4{}), p.Opened), "connections that the proxy opened to the node itself")
+	for _, of := range p.proxies {
+		answer := interception.Match{ConnMark: interception.Is(of.Opened), Direction: interception.DirectionReply}
+		c.Do(interception.RuleID(of.wireID("node.answer")), answer, interception.SetMark{Mark: of.Replies.Mark}, whyReplies)
+	}
+}
+
 // mark gives the packets of captured connections the marks of the connections, by which the routes
 // to their proxies are chosen.
 func (p nodePlanner) mark(c *interception.ChainRef[interception.MangleAction], base string, of func(NodeNumbers) interception.MarkBits) {
@@ -174,7 +190,10 @@ func (p nodePlanner) translations() {
 		"captured connections keep their destination")
 	out := p.builder.NAT("leaving")
 	out.EntryAt(interception.Postrouting, nodeFirst, p.hooked(interception.L4{}), "sources of captured connections")
-	out.Do("captured.source", interception.Match{Out: p.wires}, interception.Accept{}, "captured connections keep their source")
+	for _, family := range families(p.facts) {
+		out.Do(id("captured.source", family), interception.Match{Family: family, Out: p.wires}, interception.KeepSource{},
+			"captured connections keep their source")
+	}
 }
 
 // guard writes the rules that let captured connections pass by their wires only.

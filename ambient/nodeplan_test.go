@@ -30,6 +30,7 @@ func walks() map[string]walk {
 		"from a pod that is not meshed":  {"node", "tcp in vethc 10.244.0.10:40000 > 10.244.0.6:8080", "proxy inbound", "node vethc", "proxy inbound"},
 		"in a pod's name":                {"proxy", "tcp uid 0 gid 0 transparent 10.244.0.2:50000 > 198.51.100.7:443", "node eth0", "proxy opener", "node eth0"},
 		"in a pod's name, same node":     {"proxy", "tcp uid 0 gid 0 transparent 10.244.0.2:50000 > 10.244.0.6:8080", "node vethb", "proxy opener", "node vethb"},
+		"in a pod's name, to the node":   {"proxy", "tcp uid 0 gid 0 transparent 10.244.0.2:50000 > 10.244.0.1:10250", "node kubelet", "proxy opener", "node kubelet"},
 		"in a client's name":             {"proxy", "tcp uid 0 gid 0 transparent 198.51.100.7:50000 > 10.244.0.6:8080", "node vethb", "proxy opener", "node vethb"},
 		"the proxy's own":                {"proxy", "tcp uid 0 gid 0 > 198.51.100.7:443", "node eth0", "proxy opener", "node eth0"},
 		"the proxy's own to a pod":       {"proxy", "tcp uid 0 gid 0 > 10.244.0.6:8080", "node vethb", "proxy opener", "node vethb"},
@@ -60,7 +61,7 @@ func walks() map[string]walk {
 func sixth(line string) string {
 	return strings.NewReplacer(
 		"10.244.0.10:", "[fd00:10:244::a]:", "10.244.0.14:", "[fd00:10:244::e]:", "10.244.0.2:", "[fd00:10:244::2]:", "10.244.0.6:", "[fd00:10:244::6]:",
-		"198.51.100.7:", "[2001:db8:7::7]:", "198.51.100.53:", "[2001:db8:7::53]:", "192.0.2.1:", "[2001:db8::1]:", "127.0.0.1:", "[::1]:",
+		"10.244.0.1:", "[fd00:10:244::1]:", "198.51.100.7:", "[2001:db8:7::7]:", "198.51.100.53:", "[2001:db8:7::53]:", "192.0.2.1:", "[2001:db8::1]:", "127.0.0.1:", "[::1]:",
 	).Replace(line)
 }
 
@@ -112,7 +113,8 @@ func TestNodeNeedsEachRule(t *testing.T) {
 		// TestNodeBesideOthers, in iptables
 		"errors":      true,                        // TestProxyLearnsOfErrors
 		"send.errors": true, "send.remember": true, // TestNodeCarriesMuch
-		"outbound.destination": true, "captured.source": true, "guard.captured": true,
+		"outbound.destination": true, "guard.captured": true,
+		"captured.source.v4": true, "captured.source.v6": true, // TestNodeBesideMasquerading
 		"outbound.wire": true, // TestNodeKnowsWhoseProxyOpened
 	}
 	for space := range 2 {

@@ -5,6 +5,7 @@ package ambient
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,6 +100,11 @@ func packetWalks() map[string]struct{ from, packet, way, answer string } {
 		"the proxy for a pod, same node": {
 			"proxy", "tcp uid 0 gid 0 transparent 10.244.0.2:50000 > 10.244.0.6:8080", opens + "b = application", "b" + toItsName,
 		},
+		"the proxy for a pod, to the node": {
+			"proxy", "tcp uid 0 gid 0 transparent 10.244.0.2:50000 > 10.244.0.1:10250",
+			"proxy send.remember send.transparent > node proxy.opens outbound.wire proxy.passes inbound.wire = kubelet",
+			"node node.answer > proxy outbound.capture = opener",
+		},
 		"the proxy for a client": {
 			"proxy", "tcp uid 0 gid 0 transparent 198.51.100.7:50000 > 10.244.0.6:8080", opens + "b = application", "b" + toItsName,
 		},
@@ -139,7 +145,9 @@ func TestPacketWalks(t *testing.T) {
 				there := c.journey
 				c.answer(first)
 				for want, journey := range map[string]trace.Journey{w.way: there, w.answer: c.journey} {
-					byWire := strings.Contains(want, "guard.captured") || strings.Contains(want, "send.transparent")
+					byWire := slices.ContainsFunc([]string{"guard.captured", "send.transparent", "node.answer"}, func(rule string) bool {
+						return strings.Contains(want, rule)
+					})
 					got := stages(journey)
 					if tunnels.Replace(got) != want || strings.Contains(got, "[") != (byWire && way == WayVXLAN) {
 						t.Errorf("%s by %s, %s:\ngot  %s\nwant %s\n%s", name, way, line, got, want, journey.Report())

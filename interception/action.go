@@ -75,6 +75,13 @@ type SNATTo struct {
 	Port Port
 }
 
+// KeepSource leaves the connection's source as it is, and keeps later rules of all programs from
+// rewriting it. Accept does so in iptables, where all programs share a chain of nat. In nf_tables
+// each program has chains of its own, and the first translation of a connection counts: there
+// KeepSource translates the source to itself. It applies in Input and Postrouting, in a rule of one
+// family.
+type KeepSource struct{}
+
 // TProxyTo hands the packet to a local socket that listens on Port with IP_TRANSPARENT, whatever
 // the packet's destination. It also writes the packet's mark, by which policy routing then delivers
 // the packet locally, and accepts it. It applies to TCP and UDP, in Prerouting only
@@ -161,6 +168,9 @@ func (a DNATTo) String() string { return "dnat to " + endpoint(a.Addr, a.Port) }
 // String returns "snat to 10.0.0.1:80", without the port when the kernel chooses it.
 func (a SNATTo) String() string { return "snat to " + endpoint(a.Addr, a.Port) }
 
+// String returns "keep source".
+func (KeepSource) String() string { return "keep source" }
+
 // String returns the action with port and mark, such as "tproxy to :15006 mark 0x539".
 func (a TProxyTo) String() string { return fmt.Sprintf("tproxy to :%d mark %s", a.Port, a.Mark) }
 
@@ -209,6 +219,7 @@ func (Reject) action()      {}
 func (RedirectTo) action()  {}
 func (DNATTo) action()      {}
 func (SNATTo) action()      {}
+func (KeepSource) action()  {}
 func (TProxyTo) action()    {}
 func (SetMark) action()     {}
 func (SaveMark) action()    {}
@@ -243,6 +254,7 @@ func (Return) nat()     {}
 func (RedirectTo) nat() {}
 func (DNATTo) nat()     {}
 func (SNATTo) nat()     {}
+func (KeepSource) nat() {}
 func (Log) nat()        {}
 func (Jump) nat()       {}
 

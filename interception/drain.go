@@ -73,7 +73,7 @@ func (r Rule) drained() Rule {
 // decides about.
 func translates(a Action) bool {
 	switch a.(type) {
-	case RedirectTo, DNATTo, SNATTo:
+	case RedirectTo, DNATTo, SNATTo, KeepSource:
 		return true
 	default:
 		return false

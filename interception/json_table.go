@@ -87,6 +87,7 @@ const (
 	wordRedirect    = "redirect"
 	wordDNAT        = "dnat"
 	wordSNAT        = "snat"
+	wordKeepSource  = "keepSource"
 	wordTProxy      = "tproxy"
 	wordSetMark     = "setMark"
 	wordSaveMark    = "saveMark"
@@ -106,6 +107,8 @@ func encodeAction(a Action) wireAction {
 		return wireAction{Do: wordDNAT, Addr: a.Addr, Port: a.Port}
 	case SNATTo:
 		return wireAction{Do: wordSNAT, Addr: a.Addr, Port: a.Port}
+	case KeepSource:
+		return wireAction{Do: wordKeepSource}
 	case TProxyTo:
 		return wireAction{Do: wordTProxy, Port: a.Port, Mark: a.Mark.String()}
 	case SetZone:
@@ -146,7 +149,8 @@ func (w wireAction) decode() (Action, error) {
 	action, ok := map[string]Action{
 		wordAccept: Accept{}, wordReturn: Return{}, wordDrop: Drop{}, wordReject: Reject{}, wordNoTrack: NoTrack{},
 		wordRedirect: RedirectTo{w.Port}, wordDNAT: DNATTo{w.Addr, w.Port}, wordSNAT: SNATTo{w.Addr, w.Port},
-		wordTProxy: TProxyTo{w.Port, mark}, wordSetMark: SetMark{mark}, wordSaveMark: SaveMark{w.Mask},
+		wordKeepSource: KeepSource{},
+		wordTProxy:     TProxyTo{w.Port, mark}, wordSetMark: SetMark{mark}, wordSaveMark: SaveMark{w.Mask},
 		wordRestoreMark: RestoreMark{w.Mask}, wordSetConnMark: SetConnMark{mark}, wordSetZone: SetZone{w.Zone},
 		wordLog: Log{w.Text}, wordJump: Jump{w.Chain},
 	}[w.Do]

@@ -53,6 +53,8 @@ func actionRules(a Action) (actionRule, bool) {
 		return actionRule{tables: []TableKind{NAT}, hooks: inOut, transport: a.Port != 0}, true
 	case SNATTo:
 		return actionRule{tables: []TableKind{NAT}, hooks: []Hook{Input, Postrouting}, transport: a.Port != 0}, true
+	case KeepSource:
+		return actionRule{tables: []TableKind{NAT}, hooks: []Hook{Input, Postrouting}}, true
 	case TProxyTo:
 		return actionRule{tables: []TableKind{Mangle}, hooks: []Hook{Prerouting}, transport: true}, true
 	case SetMark, SaveMark, RestoreMark, SetConnMark:
@@ -83,6 +85,10 @@ func validateValues(t Table, r Rule) error {
 		return addressError(a, a.Addr, r.Match)
 	case SNATTo:
 		return addressError(a, a.Addr, r.Match)
+	case KeepSource:
+		if r.Match.EffectiveFamily() == BothFamilies {
+			return fmt.Errorf("%s in a rule of both families: set Match.Family", a)
+		}
 	case Log:
 		return validateName("log prefix", a.Prefix, maxLogPrefix, prose, prose)
 	}

@@ -210,9 +210,14 @@ func (f folder) one(
 	var likely, others []interception.Rule
 	for _, candidate := range candidates(match, lines, alone) {
 		r := interception.Rule{ID: id, Match: candidate, Action: action, Why: why}
-		if _, own, _, ok := lower.ParseComment(r.Comment()); ok && own == hash {
+		kept := r
+		kept.Action = interception.KeepSource{}
+		switch {
+		case hashed(r, hash):
 			likely = append(likely, r)
-		} else {
+		case kind == interception.NAT && action == (interception.Accept{}) && hashed(kept, hash):
+			likely = append(likely, kept)
+		default:
 			others = append(others, r)
 		}
 	}
@@ -222,6 +227,12 @@ func (f folder) one(
 		}
 	}
 	return interception.Rule{}, false
+}
+
+// hashed reports whether the hash is that of the rule's comment.
+func hashed(r interception.Rule, hash string) bool {
+	_, own, _, ok := lower.ParseComment(r.Comment())
+	return ok && own == hash
 }
 
 // observed names the chain for rendering a rule, and replaces an id or reason that is missing.

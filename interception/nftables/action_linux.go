@@ -46,6 +46,10 @@ func (w *ruleWriter) translation(r lower.Rule) {
 		w.nat(unix.NFT_NAT_DNAT, a.Addr, a.Port)
 	case interception.SNATTo:
 		w.nat(unix.NFT_NAT_SNAT, a.Addr, a.Port)
+	case interception.KeepSource:
+		family := r.Match.EffectiveFamily()
+		w.checkFamily(family)
+		w.add(address(family, source), natTo(unix.NFT_NAT_SNAT, protocolFamily(family), false))
 	case interception.TProxyTo:
 		w.port(register, a.Port)
 		w.add(transparentProxy(protocolFamily(r.Match.EffectiveFamily())))

@@ -127,7 +127,13 @@ func (r *reading) nat(a *attributes) error {
 		return errUnknown
 	}
 	v, err := r.load(register, int(addressKey(r.family).length))
-	if err != nil || v.constant == nil {
+	if err != nil {
+		return errUnknown
+	}
+	if d, ok := r.direction(v.field); ok && d == source && v.mask == nil && kind == unix.NFT_NAT_SNAT && port == 0 {
+		return r.do(interception.KeepSource{})
+	}
+	if v.constant == nil {
 		return errUnknown
 	}
 	addr, _ := netip.AddrFromSlice(v.constant)

@@ -15,7 +15,7 @@ import (
 // "" for a jump, whose target is in the line.
 func (x *xtables) target(r lower.Rule) string {
 	switch a := r.Action.(type) {
-	case interception.Accept:
+	case interception.Accept, interception.KeepSource: // which are one in a chain that all programs share
 		return "ACCEPT"
 	case interception.Return:
 		return "RETURN"

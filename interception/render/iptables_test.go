@@ -221,6 +221,8 @@ func TestIPTablesActions(t *testing.T) {
 		nat.Do("nat.dnat.v6", v6, interception.DNATTo{Addr: addr6, Port: 80}, "why")
 		post.Do("nat.snat.v4", v4, interception.SNATTo{Addr: addr4}, "why")
 		post.Do("nat.snat.v6", v6, interception.SNATTo{Addr: addr6}, "why")
+		post.Do("nat.keep.v4", interception.Match{Family: interception.IPv4}, interception.KeepSource{}, "why")
+		post.Do("nat.keep.v6", interception.Match{Family: interception.IPv6}, interception.KeepSource{}, "why")
 		nat.Call("nat.call", interception.Match{}, b.NAT("called"), "why")
 		filter.Do("filter.accept", interception.Match{}, interception.Accept{}, "why")
 		filter.Do("filter.return", interception.Match{}, interception.Return{}, "why")
@@ -245,7 +247,7 @@ func TestIPTablesActions(t *testing.T) {
 			"CT --zone 2", "CT --notrack",
 			"TPROXY --on-port 15006 --on-ip " + unspecified + " --tproxy-mark 0x539/0xffffffff", "MARK --set-xmark 0x1/0xff", "CONNMARK --set-xmark 0x1/0xff",
 			"CONNMARK --save-mark --nfmask 0xffffffff --ctmask 0xffffffff", "CONNMARK --restore-mark --nfmask 0xff --ctmask 0xff",
-			"REDIRECT --to-ports 15001", "DNAT --to-destination " + endpoint, "MESH-TEST_CALLED", "SNAT --to-source " + addr,
+			"REDIRECT --to-ports 15001", "DNAT --to-destination " + endpoint, "MESH-TEST_CALLED", "SNAT --to-source " + addr, "ACCEPT",
 			"ACCEPT", "RETURN", "DROP", "LOG --log-prefix word", `LOG --log-prefix "two words: "`,
 			"REJECT --reject-with tcp-reset", "REJECT --reject-with " + unreachable, "REJECT --reject-with tcp-reset", "REJECT --reject-with " + unreachable,
 		}

@@ -31,6 +31,9 @@ func actionWords(r lower.Rule) (string, error) {
 		return "dnat " + translationWords(a.Addr, a.Port), nil
 	case interception.SNATTo:
 		return "snat " + translationWords(a.Addr, a.Port), nil
+	case interception.KeepSource:
+		word := familyWord(r.Match.EffectiveFamily())
+		return "snat " + word + "to " + word + "saddr", nil
 	case interception.TProxyTo:
 		return fmt.Sprintf("tproxy %sto :%d %s accept", familyWord(r.Match.EffectiveFamily()), a.Port, writeWords("meta mark", a.Mark)), nil
 	default:

@@ -214,6 +214,7 @@ func TestNFTActions(t *testing.T) {
 		chain.Call("a.jump", interception.Match{}, called, "why")
 		b.NAT("sources").Do("a.snat", interception.Match{Family: interception.IPv4, L4: interception.UDP()},
 			interception.SNATTo{Addr: netip.MustParseAddr("10.0.0.1"), Port: 80}, "why")
+		b.NAT("kept").Do("a.keep", v6, interception.KeepSource{}, "why")
 		filter, mangle, raw := b.Filter("chain"), b.Mangle("chain"), b.Raw("chain")
 		filter.Do("a.drop", interception.Match{}, interception.Drop{}, "why")
 		filter.Do("a.reject", v6, interception.Reject{}, "why")
@@ -231,7 +232,7 @@ func TestNFTActions(t *testing.T) {
 	for _, want := range []string{
 		`accept comment "a.accept `, `return comment "a.return `, `meta l4proto tcp redirect to :15001 comment "a.redirect `,
 		`meta nfproto ipv6 dnat ip6 to fd00::1 comment "a.dnat `, `jump nat-called comment "a.jump `,
-		`meta nfproto ipv4 meta l4proto udp snat ip to 10.0.0.1:80 comment "a.snat `, `drop comment "a.drop `,
+		`meta nfproto ipv4 meta l4proto udp snat ip to 10.0.0.1:80 comment "a.snat `, `meta nfproto ipv6 snat ip6 to ip6 saddr comment "a.keep `, `drop comment "a.drop `,
 		`meta nfproto ipv6 meta l4proto tcp reject with tcp reset comment "a.reject `,
 		`meta nfproto ipv6 reject with icmpv6 port-unreachable comment "a.reject `,
 		`meta l4proto tcp reject with tcp reset comment "b.reject `, `reject with icmpx port-unreachable comment "b.reject `,

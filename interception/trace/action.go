@@ -28,6 +28,8 @@ func (p place) do(action interception.Action) verdict {
 		return p.bind(&p.header.Dst, action.Addr, action.Port)
 	case interception.SNATTo:
 		return p.bind(&p.header.Src, action.Addr, action.Port)
+	case interception.KeepSource:
+		return p.bind(&p.header.Src, p.header.Src.Addr(), 0)
 	default:
 		p.mark(action)
 		p.classify(action)

@@ -141,6 +141,31 @@ func TestReject(t *testing.T) {
 	}
 }
 
+// TestKeptSource has two plans decide about a source, in the order of their hooks: nothing rewrites
+// what the first one keeps, as nothing does what the first one has translated.
+func TestKeptSource(t *testing.T) {
+	t.Parallel()
+	sources := func(offset int32, action interception.NATAction) *interception.Plan {
+		return build(t, func(b *interception.Builder) {
+			chain := b.NAT("sources")
+			chain.EntryAt(interception.Postrouting, offset, interception.Match{}, "why")
+			chain.Do("source", any4, action, "why")
+		})
+	}
+	translated := interception.SNATTo{Addr: netip.MustParseAddr("10.244.0.99")}
+	for _, c := range []struct {
+		first interception.NATAction
+		want  string
+	}{
+		{interception.KeepSource{}, "10.244.0.2:32768"}, {interception.Accept{}, "10.244.0.99:32768"},
+	} {
+		got := traced(t, pod(sources(-10, c.first), sources(0, translated)), connect(application, "192.0.2.1:80"))
+		if got.Header.Src.String() != c.want {
+			t.Errorf("%s first: sent from %s, want %s\n%s", c.first, got.Header.Src, c.want, got.Report())
+		}
+	}
+}
+
 // Translations of either address, with the answers that come back.
 func TestTranslation(t *testing.T) {
 	t.Parallel()

@@ -25,8 +25,8 @@ func NodeFindings(v View, n ambient.NodeNumbers, way ambient.Way) ([]Finding, er
 	}
 	plugins := pluginsOf(v.Configs)
 	return slices.Concat(
-		v.ciliumOnNode(plugins), v.calicoOnNode(), v.terwayOnNode(plugins), v.podLinks(plugins), v.bridgedPods(), v.branchesOnNode(n),
-		v.precedes(n), v.collisions(plans[0]), v.sourceChecks(n), v.features(), v.unknown(),
+		v.ciliumOnNode(plugins), v.calicoOnNode(), v.terwayOnNode(plugins), v.podLinks(plugins), v.bridgedPods(), v.localServices(),
+		v.branchesOnNode(n), v.precedes(n), v.collisions(plans[0]), v.sourceChecks(n), v.features(), v.unknown(),
 	), nil
 }
 
@@ -112,6 +112,22 @@ func (v View) bridgedPods() []Finding {
 		}
 	}
 	return nil
+}
+
+// ipvsLink has the addresses of services where kube-proxy works in its mode ipvs.
+const ipvsLink = "kube-ipvs0"
+
+// localServices finds kube-proxy's mode in which services have addresses of the node, which are
+// never captured.
+func (v View) localServices() []Finding {
+	if !v.hasLink(ipvsLink) {
+		return nil
+	}
+	return []Finding{{
+		LocalServices, "the link " + ipvsLink + " has the addresses of services, as kube-proxy works in its mode ipvs: " +
+			"connections of meshed pods to services are not captured",
+		"set kube-proxy's mode to nftables or iptables; or " + inPod,
+	}}
 }
 
 // branchesOnNode finds pods whose packets a policy rule of AWS's plugin sends away before those of

@@ -59,14 +59,15 @@ func TestDatapathsThatBypassTheNodeAreNamed(t *testing.T) {
 		"a bridge": {
 			preflight.View{Links: []preflight.Link{{Name: "cni0", Kind: "bridge"}, {Name: "veth1", Kind: "veth", Bridge: "cni0"}}}, list(preflight.BridgedPods),
 		},
-		"an empty bridge":  {preflight.View{Links: []preflight.Link{{Name: "docker0", Kind: "bridge"}, {Name: "eth0", Kind: "vlan", Bridge: "docker0"}}}, nil},
-		"branch ENI":       {preflight.View{Rules: []preflight.Rule{{Priority: 10, From: "vlan1a2b3c", Table: 101}}}, list(preflight.BranchENI)},
-		"a later rule":     {preflight.View{Rules: []preflight.Rule{{Priority: 1536, From: "vlan1a2b3c", Table: 7}}}, nil},
-		"an old kernel":    {preflight.View{Missing: []string{"the kernel has no VXLAN tunnels (module vxlan)"}}, list(preflight.KernelFeatures)},
-		"no privileges":    {preflight.View{Unknown: []string{"the host's network: operation not permitted"}}, list(preflight.Unknown)},
-		"probes' address":  {preflight.View{Links: []preflight.Link{{Name: "lo", Addresses: []netip.Addr{netip.MustParseAddr("169.254.7.127")}}}}, nil},
-		"the plugin sbr":   {of(`{"type":"sbr"}`), nil},
-		"early demux only": {preflight.View{EarlyDemux: true}, nil},
+		"kube-proxy's IPVS": {preflight.View{Links: []preflight.Link{{Name: "kube-ipvs0", Kind: "dummy"}}}, list(preflight.LocalServices)},
+		"an empty bridge":   {preflight.View{Links: []preflight.Link{{Name: "docker0", Kind: "bridge"}, {Name: "eth0", Kind: "vlan", Bridge: "docker0"}}}, nil},
+		"branch ENI":        {preflight.View{Rules: []preflight.Rule{{Priority: 10, From: "vlan1a2b3c", Table: 101}}}, list(preflight.BranchENI)},
+		"a later rule":      {preflight.View{Rules: []preflight.Rule{{Priority: 1536, From: "vlan1a2b3c", Table: 7}}}, nil},
+		"an old kernel":     {preflight.View{Missing: []string{"the kernel has no VXLAN tunnels (module vxlan)"}}, list(preflight.KernelFeatures)},
+		"no privileges":     {preflight.View{Unknown: []string{"the host's network: operation not permitted"}}, list(preflight.Unknown)},
+		"probes' address":   {preflight.View{Links: []preflight.Link{{Name: "lo", Addresses: []netip.Addr{netip.MustParseAddr("169.254.7.127")}}}}, nil},
+		"the plugin sbr":    {of(`{"type":"sbr"}`), nil},
+		"early demux only":  {preflight.View{EarlyDemux: true}, nil},
 	})
 }
 

@@ -95,6 +95,8 @@ const (
 	PodLinks Code = "pod-links"
 	// BridgedPods: a bridge switches packets between pods, past the host's routes.
 	BridgedPods Code = "bridged-pods"
+	// LocalServices: kube-proxy gives the node the addresses of services.
+	LocalServices Code = "local-services"
 	// ForeignNumbers: another program has a mark, a table, a link, a subnet or a port that the mesh
 	// needs on the host.
 	ForeignNumbers Code = "foreign-numbers"
