@@ -4,11 +4,13 @@ package ambient
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode"
@@ -187,7 +189,7 @@ func ParseSelectors(text []byte) ([]Selector, error) {
 	decoder.DisallowUnknownFields()
 	var selectors []Selector
 	if err := decoder.Decode(&selectors); err != nil {
-		return nil, fmt.Errorf("enablement selectors: %w", err)
+		return nil, fmt.Errorf("enablement selectors: %w", inWords(err))
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("enablement selectors: remove what follows the array")
@@ -200,4 +202,18 @@ func ParseSelectors(text []byte) ([]Selector, error) {
 		return nil, err
 	}
 	return selectors, nil
+}
+
+// selectorsForm shows users the form of selectors.
+const selectorsForm = `[{"podSelector": {"matchLabels": {"mesh": "yes"}}, "namespaceSelector": {"matchLabels": {"team": "shop"}}}]`
+
+// inWords says where a value of another type than Go's was wanted, without the names of Go's types.
+func inWords(err error) error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	wanted := map[reflect.Kind]string{reflect.Slice: "a list", reflect.String: "a text"}[wrong.Type.Kind()]
+	return fmt.Errorf("%s has the type %s: write %s, in the form %s",
+		cmp.Or(wrong.Field, "the value"), wrong.Value, cmp.Or(wanted, "an object"), selectorsForm)
 }

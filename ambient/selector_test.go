@@ -60,8 +60,11 @@ func TestParseSelectors(t *testing.T) {
 func TestParseSelectorsRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		``:                       "EOF",
-		`{}`:                     "cannot unmarshal",
+		``:                      "EOF",
+		`{}`:                    `enablement selectors: the value has the type object: write a list, in the form [{"podSelector"`,
+		`[5]`:                   "the value has the type number: write an object, in the form",
+		`[{"podSelector": []}]`: "podSelector has the type array: write an object",
+		`[{"podSelector": {"matchLabels": {"a": 1}}}]`: "matchLabels has the type number: write a text",
 		`[] []`:                  "remove what follows",
 		`[{"podSelectors": {}}]`: "unknown field",
 		`[{"podSelector": {"matchLabels": {"-a": "1"}}}]`:                                                      `label key "-a"`,

@@ -117,7 +117,7 @@ func TestEveryRow(t *testing.T) {
 		"repair-enabled": "false", "repair-repair-pods": "true", "mounted-proc-dir": "/host/proc", "mounted-netns-dirs": "/a,/b/", "repair-policy": "do=report", "repair-evict-pods": "true", "repair-delete-pods": "true", "repair-label-pods": "true",
 		"repair-broken-pod-label-key": "k", "repair-broken-pod-label-value": "v", "repair-sidecar-annotation": "a",
 		"repair-init-container-name": "c", "repair-init-container-exit-code": "95", "repair-init-container-termination-message": "m",
-		"repair-label-selectors": "l", "repair-field-selectors": "f", "repair-act-at-start": "true", "repair-resync": "1m", "repair-writes": "1/2s",
+		"repair-label-selectors": "l", "repair-field-selectors": "status.phase!=Failed", "repair-act-at-start": "true", "repair-resync": "1m", "repair-writes": "1/2s",
 		"repair-disruptions": "3/4s",
 	}
 	want := Settings{
@@ -141,7 +141,7 @@ func TestEveryRow(t *testing.T) {
 			InPlace: true, ProcDir: "/host/proc", NetnsDirs: []string{"/a", "/b"},
 			Rules: []repair.Rule{{Do: []repair.Mode{repair.ModeReport}}}, Evict: true, Delete: true, Label: true,
 			BrokenPodLabel: repair.Label{Key: "k", Value: "v"}, SidecarAnnotation: "a",
-			Validator: repair.Validator{Container: "c", ExitCodes: []int32{95}, Message: "m"}, LabelSelector: "l", FieldSelector: "f", ActAtStart: true,
+			Validator: repair.Validator{Container: "c", ExitCodes: []int32{95}, Message: "m"}, LabelSelector: "l", FieldSelector: "status.phase!=Failed", ActAtStart: true,
 			Resync: time.Minute, Writes: repair.Limit{Burst: 1, Every: 2 * time.Second}, Disruptions: repair.Limit{Burst: 3, Every: 4 * time.Second},
 		},
 	}
@@ -197,7 +197,7 @@ func TestBadValues(t *testing.T) {
 		"mounted-cni-net-dir": {
 			"etc/cni": "absolute path", "/": "directory of their own", "/proc/1": "directory of their own", "/dev": "directory of their own",
 		},
-		"fail-policy":                 {"ajar": "write one of"},
+		"fail-policy":                 {"ajar": "write one of closed, open, or leave it empty"},
 		"log-level":                   {"loud": "write debug"},
 		"kubecfg-file-name":           {"../kubeconfig": "bare file name", "10-x.conf": "ends in kubeconfig", "a/kubeconfig": "bare file name"},
 		"log-uds-address":             {"/run/x/logs": "called log.sock", "log.sock": "absolute path", "/log.sock": "absolute path"},
@@ -214,7 +214,7 @@ func TestBadValues(t *testing.T) {
 		"pod-namespace":          {"a/b": "not a Kubernetes name"},
 		"pod-name":               {"-a": "not a Kubernetes name"},
 		"status-policy":          {"sometimes": "write one of"},
-		"dataplane":              {"ebpf": "write one of"},
+		"dataplane":              {"ebpf": "write one of auto, nftables, iptables, or leave it empty"},
 		"health-address":         {"8000": "host:port", ":http": "host:port", ":99999": "host:port"},
 		"monitoring-port":        {"70000": "port number", "metrics": "port number", "": "port number"},
 		"pprof-address":          {":6060": "loopback", "0.0.0.0:6060": "loopback", "localhost:6060": "loopback", "6060": "port"},
@@ -230,7 +230,7 @@ func TestBadValues(t *testing.T) {
 		"ztunnel-uds-address":    {"": "path of a socket", "/": "path of a socket", "z.sock": "absolute path"},
 		"drain-timeout":          {"0s": "above zero"},
 		"ambient-enablement-selector": {
-			"{": "not YAML", "- podSelecter: {}": "unknown field", "{}": "cannot unmarshal object",
+			"{": "not YAML", "- podSelecter: {}": "unknown field", "{}": "the value has the type object: write a list",
 			"- podSelector: {matchExpressions: [{key: a, operator: Has}]}": "write In, NotIn", "- {1: 2}": "not JSON in the form of YAML",
 		},
 	} {

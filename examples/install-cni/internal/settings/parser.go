@@ -137,10 +137,20 @@ func oneOf(of func(*Settings) *string, allowed ...string) parser {
 	}
 	return checked("string", shape{Type: "string", Enum: values}, of, func(value string) error {
 		if !slices.Contains(allowed, value) {
-			return fmt.Errorf("write one of %q", allowed)
+			return errors.New("write one of " + choices(allowed))
 		}
 		return nil
 	})
+}
+
+// choices returns the allowed values as a list for people.
+func choices(allowed []string) string {
+	named := slices.DeleteFunc(slices.Clone(allowed), func(value string) bool { return value == "" })
+	text := strings.Join(named, ", ")
+	if len(named) < len(allowed) {
+		text += ", or leave it empty"
+	}
+	return text
 }
 
 func optionalPath(of func(*Settings) *string) parser {
