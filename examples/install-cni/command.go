@@ -28,6 +28,7 @@ func run(ctx context.Context, env environment) int {
 	command.SetArgs(append([]string{}, env.args...)) // nil would stand for the process's own
 	command.SetOut(env.stdout)
 	command.SetErr(env.stderr)
+	refuseUnknownShells(command)
 	err := command.ExecuteContext(ctx)
 	var usage *usageError
 	var waiting *waitingError
@@ -123,6 +124,27 @@ func noArguments(command *cobra.Command, args []string) error {
 		hint = "; did you mean " + strings.Join(similar, ", or ") + "?"
 	}
 	return &usageError{fmt.Errorf("%q is neither a command nor a flag%s", args[0], hint)}
+}
+
+// refuseUnknownShells makes the completion command, which cobra makes otherwise, and which would
+// print its help for a shell that it does not know. The command's output must be set already.
+func refuseUnknownShells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	completion, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		panic(err) // it was made above
+	}
+	completion.Args = cobra.ArbitraryArgs
+	completion.RunE = func(command *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return command.Help()
+		}
+		var shells []string
+		for _, shell := range command.Commands() {
+			shells = append(shells, shell.Name())
+		}
+		return &usageError{fmt.Errorf("completion: %q is not a shell that is known here; write one of %s", args[0], strings.Join(shells, ", "))}
+	}
 }
 
 // newLog opens the log that the settings describe. The returned variable changes its level.

@@ -44,6 +44,8 @@ func TestExitCodes(t *testing.T) {
 		{args: "__complete sta", code: exitOK, stdout: "status\tCompare"},
 		{args: "__complete config -o j", code: exitOK, stdout: "json"},
 		{args: "completion bash", code: exitOK, stdout: "bash completion"},
+		{args: "completion", code: exitOK, stdout: "Available Commands:\n  bash"},
+		{args: "completion foo", code: exitUsage, stderr: `completion: "foo" is not a shell that is known here; write one of bash, fish, powershell, zsh`},
 		{args: "--no-such-flag", code: exitUsage, stderr: "unknown flag: --no-such-flag"},
 		{args: "uninstall --no-such-flag", code: exitUsage, stderr: "unknown flag: --no-such-flag"},
 		{args: "instal", code: exitUsage, stderr: `"instal" is neither a command nor a flag; did you mean install`},

@@ -30,6 +30,7 @@ func run(ctx context.Context, env environment) int {
 	root.SetIn(env.stdin)
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
+	refuseUnknownShells(root)
 	parsed := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
 	command, err := root.ExecuteContextC(ctx)
@@ -73,4 +74,25 @@ func newCommand(env environment) *cobra.Command {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
 	root.SetVersionTemplate("meshplan {{.Version}}\n")
 	return root
+}
+
+// refuseUnknownShells makes the completion command, which cobra makes otherwise, and which would
+// print its help for a shell that it does not know. The command's output must be set already.
+func refuseUnknownShells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	completion, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		panic(err) // it was made above
+	}
+	completion.Args = cobra.ArbitraryArgs
+	completion.RunE = func(command *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return command.Help()
+		}
+		var shells []string
+		for _, shell := range command.Commands() {
+			shells = append(shells, shell.Name())
+		}
+		return fmt.Errorf("%q is not a shell that is known here; write one of %s", args[0], strings.Join(shells, ", "))
+	}
 }

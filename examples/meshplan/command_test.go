@@ -45,6 +45,8 @@ func TestRun(t *testing.T) {
 		"help":           {args: []string{"trace", "--help"}, stdout: "why is port 8443 not captured?"},
 		"version":        {args: []string{"--version"}, stdout: "meshplan v1.2.3-test"},
 		"completion":     {args: []string{"completion", "bash"}, stdout: "bash completion"},
+		"shells":         {args: []string{"completion"}, stdout: "Available Commands:\n  bash"},
+		"unknown shell":  {args: []string{"completion", "foo"}, code: exitTrouble, stderr: `"foo" is not a shell that is known here; write one of bash, fish, powershell, zsh`},
 		"forms complete": {args: []string{"__complete", "plan", "-o", ""}, stdout: "ip6tables"},
 
 		"table":      {args: []string{"plan", "testdata/cart.yaml"}, stdout: "tcp dport 8443", stderr: "exludeOutboundPorts"},
