@@ -71,9 +71,9 @@ func outsideTheMesh() []Setting {
 		"the exit code by which it says that the pod is not captured; 0: any but 0")
 	t.add("repair-init-container-termination-message", "", text(func(s *Settings) *string { return &s.Repair.Validator.Message }),
 		"the termination message that it leaves besides; empty: any")
-	t.add("repair-label-selectors", "", text(func(s *Settings) *string { return &s.Repair.LabelSelector }),
+	t.add("repair-label-selectors", "", labelSelector(func(s *Settings) *string { return &s.Repair.LabelSelector }),
 		"a label selector: other pods are not looked after")
-	t.add("repair-field-selectors", "", text(func(s *Settings) *string { return &s.Repair.FieldSelector }),
+	t.add("repair-field-selectors", "", fieldSelector(func(s *Settings) *string { return &s.Repair.FieldSelector }),
 		"a field selector: other pods are not looked after")
 	t.add("repair-act-at-start", "false", boolean(func(s *Settings) *bool { return &s.Repair.ActAtStart }),
 		"deal at once with pods that were there when the process was started; false: what is wrong with them and no validator has told of is "+

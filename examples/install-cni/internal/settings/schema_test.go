@@ -76,7 +76,7 @@ func badValues() []any {
 // beyondSchema reports whether only the program can check a value.
 func beyondSchema(s Setting, value any) bool {
 	text, isText := value.(string)
-	return isText && (s.kind == "levels" || s.kind == "rules" || s.kind == "selectors" || s.kind == "mode" || s.kind == "address" || (s.kind == "path" && text == "/"))
+	return isText && (s.kind == "levels" || s.kind == "rules" || s.kind == "selectors" || s.kind == "selector" || s.kind == "mode" || s.kind == "address" || (s.kind == "path" && text == "/"))
 }
 
 // chartText returns a value of a chart as the setting's text.
