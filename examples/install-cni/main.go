@@ -37,7 +37,9 @@ type environment struct {
 	stderr  io.Writer
 	// listen opens the health server's port.
 	listen func(ctx context.Context, network, address string) (net.Listener, error)
-	now    func() time.Time
+	// dial connects to the health server's port.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+	now  func() time.Time
 	// executable returns the path of this program.
 	executable func() (string, error)
 	// files observes each change of a file; may be nil.
@@ -67,6 +69,7 @@ func processEnvironment() environment {
 		stdout:     os.Stdout,
 		stderr:     os.Stderr,
 		listen:     (&net.ListenConfig{}).Listen,
+		dial:       (&net.Dialer{}).DialContext,
 		now:        time.Now,
 		executable: os.Executable,
 		look:       look.Node,

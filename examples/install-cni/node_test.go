@@ -52,6 +52,9 @@ type testNode struct {
 	maps                                                                 int // of configMap
 	dataplane                                                            func(log *slog.Logger, proc string) chooser
 	look                                                                 func(context.Context, look.Options) preflight.View
+	// If dial is nil, the health server is that of the daemon that was started last.
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	started *process
 	// If not nil, trim is called a millisecond after any work.
 	trim func() error
 }
@@ -147,6 +150,7 @@ func (n *testNode) startListening(listen listenFunc, args ...string) *process {
 	n.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &process{node: n, stop: cancel, done: make(chan struct{}), log: testlog.New(), health: make(chan net.Addr, 1), addresses: map[string]net.Addr{}}
+	n.started = p
 	env := n.environment(p.log, args...)
 	if n.trim != nil {
 		env.trim, env.trimAfter = n.trim, time.Millisecond
@@ -181,8 +185,25 @@ func (n *testNode) startListening(listen listenFunc, args ...string) *process {
 	return p
 }
 
+// dialStarted connects to where the daemon that was started last listens instead of the address.
+func (n *testNode) dialStarted(ctx context.Context, network, address string) (net.Conn, error) {
+	if p := n.started; p != nil {
+		p.mu.Lock()
+		if bound := p.addresses[address]; bound != nil {
+			address = bound.String()
+		}
+		p.mu.Unlock()
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, address)
+}
+
 func (n *testNode) environment(output io.Writer, args ...string) environment {
+	dial := n.dial
+	if dial == nil {
+		dial = n.dialStarted
+	}
 	return environment{
+		dial:       dial,
 		args:       args,
 		environ:    environ(n.env),
 		stdout:     output,

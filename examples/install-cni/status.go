@@ -14,21 +14,27 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/meshcni/meshcni/conflist/installer"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
 
 const statusLong = `Status compares what is on the node with what the settings want: the binaries,
 the plugin's kubeconfig, and its entry in the CNI configuration that the
-container runtime uses. It changes nothing.
+container runtime uses. It asks a daemon that runs, at health-address, how its parts
+are, as /readyz says it. It changes nothing.
 
-Exit codes: 0 everything is as it should be, 2 wrong command line or setting,
-3 something is missing, differs, waits or is unknown; each is named.`
+Exit codes: 0 everything is as it should be and a daemon that runs is ready, 2 wrong
+command line or setting, 3 something is missing, differs, waits, is not ready or
+unknown; each is named.`
 
 const statusExample = `  # is the plugin in place, and in which file?
   kubectl exec -n istio-system istio-cni-node-x7k2p -- install-cni status
 
   # all nodes, for a script
-  install-cni status -o json | jq -r '.findings[] | select(.state != "ok") | .path + ": " + .reason'`
+  install-cni status -o json | jq -r '.findings[] | select(.state != "ok") | .path + ": " + .reason'
+
+  # why is the node not ready?
+  install-cni status -o json | jq -r '.daemon.parts[] | select(.ready | not) | .part + ": " + .reason'`
 
 // errNotRight makes the program exit with exitNotRight; what is wrong was printed already.
 var errNotRight = errors.New("the node differs from the settings")
@@ -49,6 +55,7 @@ func newStatusCommand(env environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			report.ask(command.Context(), env, loaded.Settings)
 			if err := printStatus(env, format, report); err != nil {
 				return err
 			}
@@ -62,9 +69,14 @@ func newStatusCommand(env environment) *cobra.Command {
 	return command
 }
 
-// nodeStatus is what is on the node, and which settings the daemon has not applied.
+// nodeStatus is what is on the node, how the daemon's parts are, and which settings it has not
+// applied. Right means all three.
 type nodeStatus struct {
 	installer.Status
+	// Daemon is what the daemon says of itself; nil if none answers.
+	Daemon *health.Report `json:"daemon,omitempty"`
+	// NoAnswer is why a daemon that is at work on the node has not said.
+	NoAnswer string `json:"noAnswer,omitempty"`
 	// Offers are values of settings that the daemon has not applied.
 	Offers []settings.ReportedValue `json:"offers,omitempty"`
 }
@@ -97,6 +109,9 @@ func printStatus(env environment, format string, report nodeStatus) error {
 		return printJSON(env.stdout, report)
 	}
 	fmt.Fprintln(env.stdout, "daemon:  "+map[bool]string{true: "at work on this node", false: "none at work on this node"}[report.Running])
+	if ready := report.readiness(); ready != "" {
+		fmt.Fprintln(env.stdout, "ready:   "+ready)
+	}
 	if claim := report.Claim; claim != nil {
 		fmt.Fprintf(env.stdout, "claim:   by %s, version %s, since %s", claim.Owner, claim.Version, claim.Since.Format(time.RFC3339))
 		if len(claim.Configs) > 0 {
@@ -113,7 +128,11 @@ func printStatus(env environment, format string, report nodeStatus) error {
 		fmt.Fprintf(env.stdout, "setting: %s is %s, %s\n", value.Name, shown(value.Value), note(value))
 	}
 	fmt.Fprintln(env.stdout)
-	return printFindings(env.stdout, report.Findings)
+	if err := printFindings(env.stdout, report.Findings); err != nil || report.Daemon == nil {
+		return err
+	}
+	fmt.Fprintln(env.stdout)
+	return printParts(env.stdout, report.Daemon.Parts)
 }
 
 func printFindings(to io.Writer, findings []installer.Finding) error {

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// report is the answer to ?verbose.
-type report struct {
+// Report is the answer to ?verbose.
+type Report struct {
 	Healthy bool        `json:"healthy"`
 	Ready   bool        `json:"ready"`
 	Parts   []Condition `json:"parts"`
@@ -62,7 +62,7 @@ func (s *State) answer(w http.ResponseWriter, r *http.Request, verdict string, r
 func verbose(r *http.Request) bool { return r.URL.Query().Has("verbose") }
 
 func (s *State) report() string {
-	all := report{Healthy: true, Ready: true, Parts: s.Conditions()}
+	all := Report{Healthy: true, Ready: true, Parts: s.Conditions()}
 	for _, c := range all.Parts {
 		all.Healthy = all.Healthy && c.Unhealthy == ""
 		all.Ready = all.Ready && (c.Ready || c.Auxiliary)

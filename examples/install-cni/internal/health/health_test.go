@@ -56,7 +56,7 @@ func TestVerbose(t *testing.T) {
 	for path, status := range map[string]int{"/readyz?verbose": 503, "/healthz?verbose=": 200} {
 		recorder := httptest.NewRecorder()
 		state.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
-		var got report
+		var got Report
 		if err := json.Unmarshal(recorder.Body.Bytes(), &got); err != nil || recorder.Code != status {
 			t.Errorf("GET %s = %d %s, %v", path, recorder.Code, recorder.Body, err)
 		}
@@ -66,7 +66,7 @@ func TestVerbose(t *testing.T) {
 			}
 			got.Parts[i].Since = time.Time{}
 		}
-		want := report{Healthy: true, Parts: []Condition{
+		want := Report{Healthy: true, Parts: []Condition{
 			{Part: "binaries", Ready: true, Contested: "somebody"},
 			{Part: "config", Reason: `a "b"`, Restarts: 1},
 			{Part: "metrics", Reason: "starting", Auxiliary: true},
