@@ -70,7 +70,7 @@ func onePod(args []string) (event.Selection, error) {
 // completePods completes the names of the pods that the agent knows.
 func completePods(env environment) cobra.CompletionFunc {
 	return func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		loaded, err := settings.Load(command, env.environ)
+		loaded, _, err := settings.LoadLeniently(command, env.environ)
 		if err != nil || len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -47,7 +47,7 @@ func newAmbientPreflightCommand(env environment) *cobra.Command {
 		Example: ambientPreflightExample,
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			format, loaded, err := readCommand(command, env)
+			format, loaded, err := readLeniently(command, env)
 			if err != nil {
 				return err
 			}

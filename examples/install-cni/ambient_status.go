@@ -37,7 +37,7 @@ UIDs, links, addresses, routes, policy rules and sysctls. It then asks no agent,
 looks at the kernel.
 
 Exit codes: 0 each pod is as wanted, 1 the agent cannot be asked or the kernel cannot
-be looked at, 2 wrong command line or setting, 3 a pod is not as wanted, or the agent
+be looked at, 2 wrong command line, 3 a pod is not as wanted, or the agent
 does not know it, or the host has something that no plan has.`
 
 const ambientStatusExample = `  # is every pod of this node as it should be?
@@ -62,7 +62,7 @@ func newAmbientStatusCommand(env environment) *cobra.Command {
 		ValidArgsFunction: completePods(env),
 		Args:              cobra.ArbitraryArgs,
 		RunE: func(command *cobra.Command, args []string) error {
-			format, loaded, err := readCommand(command, env)
+			format, loaded, err := readLeniently(command, env)
 			if err != nil {
 				return err
 			}

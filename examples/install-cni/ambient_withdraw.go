@@ -22,8 +22,12 @@ The pods stay out until "ambient withdraw --undo", or the agent's next start; to
 keep one out for good, label it istio.io/dataplane-mode=none. If the time is over, the
 command names what is left, and the agent goes on with it.
 
+A bad value in the settings directory or the environment keeps no pod in the mesh: it is
+refused with a warning, and the value with which the daemon works is used, or the
+default.
+
 Exit codes: 0 the pods are out, 1 the agent cannot be asked or fails, 2 wrong command
-line or setting, 3 pods are left.`
+line, 3 pods are left.`
 
 const ambientWithdrawExample = `  # this pod must bypass the proxy now
   install-cni ambient withdraw shop/web-0
@@ -50,7 +54,7 @@ func newAmbientWithdrawCommand(env environment) *cobra.Command {
 		ValidArgsFunction: completePods(env),
 		Args:              cobra.ArbitraryArgs,
 		RunE: func(command *cobra.Command, args []string) error {
-			format, loaded, err := readCommand(command, env)
+			format, loaded, err := readLeniently(command, env)
 			if err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -58,6 +59,23 @@ func outputFormat(command *cobra.Command) (string, error) {
 	return format, nil
 }
 
+// readLeniently reads the output format and the settings of a command that must work while the
+// daemon does: standard error names the values that are refused, as the daemon refuses them, and
+// only the command line must be right.
+func readLeniently(command *cobra.Command, env environment) (format string, loaded settings.Loaded, err error) {
+	if format, err = outputFormat(command); err != nil {
+		return "", settings.Loaded{}, err
+	}
+	loaded, refused, err := settings.LoadLeniently(command, env.environ)
+	if err != nil {
+		return "", settings.Loaded{}, &usageError{err}
+	}
+	for _, warning := range refused {
+		fmt.Fprintf(env.stderr, "install-cni: refused: %v\n", warning)
+	}
+	return format, loaded, nil
+}
+
 // readCommand reads the output format and the settings of a command, which must all be valid.
 func readCommand(command *cobra.Command, env environment) (format string, loaded settings.Loaded, err error) {
 	if format, err = outputFormat(command); err != nil {
@@ -82,12 +100,9 @@ func newConfigCommand(env environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			loaded, loadErr := settings.Load(command, env.environ)
-			report := loaded.Report()
-			if running {
-				if report, loadErr = settings.Recorded(loaded.Settings.RunDir); loadErr != nil {
-					return fmt.Errorf("what the running daemon works with: %w; the daemon writes it to cni-agent-run-dir", loadErr)
-				}
+			report, problem, err := configReport(command, env, running)
+			if err != nil {
+				return err
 			}
 			if err := printSettings(env.stdout, format, report); err != nil {
 				return err
@@ -95,8 +110,8 @@ func newConfigCommand(env environment) *cobra.Command {
 			for _, name := range report.Unknown {
 				fmt.Fprintf(env.stderr, "install-cni: %s looks like a setting, but is unknown\n", name)
 			}
-			if loadErr != nil {
-				return &usageError{loadErr}
+			if problem != nil {
+				return &usageError{problem}
 			}
 			return nil
 		},
@@ -104,6 +119,27 @@ func newConfigCommand(env environment) *cobra.Command {
 	command.Flags().BoolVar(&running, "running", false, "what the daemon on this node works with, and which new values wait or are refused")
 	addOutputFlag(command)
 	return command
+}
+
+// configReport returns the settings of the command itself, or those of the running daemon, and what
+// is wrong with them.
+func configReport(command *cobra.Command, env environment, running bool) (report settings.Report, problem, err error) {
+	if !running {
+		loaded, problem := settings.Load(command, env.environ)
+		return loaded.Report(), problem, nil
+	}
+	loaded, _, err := settings.LoadLeniently(command, env.environ)
+	if err != nil {
+		return report, nil, &usageError{err}
+	}
+	if report, err = settings.Recorded(loaded.Settings.RunDir); err != nil {
+		return report, nil, fmt.Errorf("what the running daemon works with: %w; the daemon writes it to cni-agent-run-dir", err)
+	}
+	var refused []error
+	for _, value := range report.Refused() {
+		refused = append(refused, errors.New(value.Offer.Error))
+	}
+	return report, errors.Join(refused...), nil
 }
 
 func printSettings(to io.Writer, format string, report settings.Report) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -23,8 +24,11 @@ the plugin's kubeconfig, and its entry in the CNI configuration that the
 container runtime uses. It asks a daemon that runs, at health-address, how its parts
 are, as /readyz says it. It changes nothing.
 
+A bad value in the settings directory or the environment is refused with a warning,
+and the value with which the daemon works is used, or the default.
+
 Exit codes: 0 everything is as it should be and a daemon that runs is ready, 2 wrong
-command line or setting, 3 something is missing, differs, waits, is not ready or
+command line, 3 something is missing, differs, waits, is refused, not ready or
 unknown; each is named.`
 
 const statusExample = `  # is the plugin in place, and in which file?
@@ -47,7 +51,7 @@ func newStatusCommand(env environment) *cobra.Command {
 		Example: statusExample,
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			format, loaded, err := readCommand(command, env)
+			format, loaded, err := readLeniently(command, env)
 			if err != nil {
 				return err
 			}
@@ -55,6 +59,7 @@ func newStatusCommand(env environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			report.compare(loaded)
 			report.ask(command.Context(), env, loaded.Settings)
 			if err := printStatus(env, format, report); err != nil {
 				return err
@@ -92,16 +97,27 @@ func inspect(command *cobra.Command, env environment, s settings.Settings) (node
 			report.Findings[i].Reason = hint(f.Err, s).Error()
 		}
 	}
-	recorded, err := settings.Recorded(s.RunDir)
-	if err != nil {
-		return report, nil //nolint:nilerr // no daemon has left a report
-	}
-	for _, value := range recorded.Settings {
-		if value.Offer != nil {
-			report.Offers = append(report.Offers, value)
+	return report, nil
+}
+
+// compare adds the values that the daemon has not applied, and those that are refused here.
+func (r *nodeStatus) compare(loaded settings.Loaded) {
+	recorded, err := settings.Recorded(loaded.Settings.RunDir)
+	if err == nil { // otherwise no daemon has left a report
+		for _, value := range recorded.Settings {
+			if value.Offer != nil {
+				r.Offers = append(r.Offers, value)
+			}
 		}
 	}
-	return report, nil
+	for _, value := range loaded.Report().Refused() {
+		known := func(other settings.ReportedValue) bool { return other.Name == value.Name }
+		if !slices.ContainsFunc(r.Offers, known) {
+			r.Offers = append(r.Offers, value)
+		}
+	}
+	refused := func(value settings.ReportedValue) bool { return value.Offer.Error != "" }
+	r.Right = r.Right && !slices.ContainsFunc(r.Offers, refused)
 }
 
 func printStatus(env environment, format string, report nodeStatus) error {

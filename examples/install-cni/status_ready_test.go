@@ -85,3 +85,36 @@ func (n *testNode) answer(handler http.Handler) {
 		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
 	}
 }
+
+// TestABadConfigMapKeepsNoCommandFromWorking: the daemon works on with the old value, and so do the
+// commands, the emergency exit among them.
+func TestABadConfigMapKeepsNoCommandFromWorking(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	n.configMap(map[string]string{"exclude-namespaces": "a"})
+	p := n.startReady()
+	n.serveAgent(rightAgent())
+	n.configMap(map[string]string{"exclude-namespaces": "Not_Good"})
+	p.untilLogged("a new value is refused; the old one stays")
+	want := `="Not_Good": "Not_Good" is not a Kubernetes name (lower-case letters, digits and dashes); "a" is used instead, from the running daemon`
+	for _, args := range []string{"ambient status", "ambient withdraw shop/job-x", "ambient preflight"} {
+		if _, said := n.command(exitOK, strings.Fields(args)...); !strings.Contains(said, want) {
+			t.Errorf("%s:\n%s", args, said)
+		}
+	}
+	out, said := n.command(exitNotRight, "status")
+	if refused := "; refused: Not_Good from file "; !strings.Contains(out, "setting: exclude-namespaces is a, ") || !strings.Contains(out, refused) ||
+		!strings.Contains(out, "\nok ") || strings.Contains(out, "\ndiffers") || !strings.Contains(said, want) {
+		t.Errorf("status:\n%s%s", out, said)
+	}
+	n.until("config --running ends with the code for a bad value", n.runDir, func() bool {
+		code, said := n.config("--running")
+		return code == exitUsage && strings.Contains(said, "Not_Good")
+	})
+	for _, args := range []string{"status", "ambient status", "ambient withdraw shop/job-x", "config --running"} {
+		if _, said := n.command(exitUsage, append(strings.Fields(args), "--fail-policy=ajar")...); !strings.Contains(said, "flag --fail-policy") {
+			t.Errorf("%s with a wrong flag:\n%s", args, said)
+		}
+	}
+}

@@ -11,7 +11,8 @@ import (
 
 // Source is where a value comes from.
 type Source struct {
-	// Kind is "flag", "file", "environment" or "default".
+	// Kind is "flag", "file", "environment", "default", or for a value that another process was asked
+	// for, "daemon".
 	Kind string `json:"kind"`
 	// Name is the flag, the file's path, or the variable; empty for a default.
 	Name string `json:"name,omitempty"`
@@ -25,6 +26,8 @@ func (s Source) String() string {
 	switch s.Kind {
 	case kindDefault:
 		return kindDefault
+	case kindDaemon:
+		return "the running daemon"
 	case kindFlag:
 		return "flag --" + s.Name
 	default:
@@ -38,6 +41,7 @@ const (
 	kindFlag        = "flag"
 	kindFile        = "file"
 	kindEnvironment = "environment"
+	kindDaemon      = "daemon"
 )
 
 // Value is the value of a setting.
