@@ -59,7 +59,7 @@ func TestSelectorsAreChecked(t *testing.T) {
 // texts that are nearly selectors.
 func TestSelectorsAreWhatTheNodeWatcherParses(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test that repeats
+	random := rand.New(rand.NewPCG(1, 2))
 	pieces := []string{"a", "b-c", "in", "notin", "=", "==", "!=", "!", "<", ">", "1", "(", ")", ",", " ", "\t", "x.y/z", "-", "_", "/", ".", `\`}
 	withFields := append(slices.Clone(selectable()), pieces...)
 	labels, fields := named(t, "repair-label-selectors"), named(t, "repair-field-selectors")
