@@ -56,6 +56,10 @@ type Options struct {
 	LockFile string
 	// Wait is how long a program waits for that lock, in whole seconds; 5 seconds when zero.
 	Wait time.Duration
+	// Timeout bounds each program, besides Wait and the caller's context; 30 seconds when zero. A
+	// program of the flavour NFT starts again whenever rules in the namespace change, so a pod could
+	// keep it for ever.
+	Timeout time.Duration
 	// Foreign makes Observe also read other programs' chains, of both flavours, into
 	// [interception.State.Foreign]. This takes a program for each family and flavour that the
 	// namespace has anything of. The names of legacy tables begin with "legacy".
@@ -84,7 +88,12 @@ type heritage = backend.Heritage
 
 var _ backend.Successor = (*Dataplane)(nil)
 
-const defaultWait = 5 * time.Second
+const (
+	defaultWait = 5 * time.Second
+	// defaultTimeout is several times as long as a program takes for some ten thousand rules on a
+	// busy machine.
+	defaultTimeout = 30 * time.Second
+)
 
 // New returns a dataplane. It does not look at the system: what is missing shows when a plan is
 // applied. On systems other than Linux the error wraps [interception.ErrUnsupported].
@@ -100,7 +109,10 @@ func New(o Options) (*Dataplane, error) {
 	if o.Wait < 0 {
 		return nil, fmt.Errorf("wait for the lock for %s: give a time above zero", o.Wait)
 	}
-	o.Wait = cmp.Or(o.Wait, defaultWait)
+	if o.Timeout < 0 {
+		return nil, fmt.Errorf("end programs after %s: give a time above zero", o.Timeout)
+	}
+	o.Wait, o.Timeout = cmp.Or(o.Wait, defaultWait), cmp.Or(o.Timeout, defaultTimeout)
 	protocols := route.Protocols(maps.Clone(o.Protocols))
 	if err := protocols.Validate(); err != nil {
 		return nil, err
@@ -140,8 +152,8 @@ func (d *Dataplane) Supports(p *interception.Plan) error {
 // undone when the rules are refused; those that the owner had and the plan lacks are removed at the
 // end.
 //
-// If the plan is in place already, Apply only reads. The end of the context ends the running
-// program, and what it has done is undone.
+// If the plan is in place already, Apply only reads. The end of the context, or of the time that a
+// program has, ends the running program, and what it has done is undone.
 //
 // The errors are those of [interception.Plan.Validate]; [*interception.ApplyError];
 // [interception.ErrNotNetns] for a nil or zero ns; [interception.ErrUnsupported] with the name of

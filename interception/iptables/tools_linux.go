@@ -4,6 +4,7 @@ package iptables
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -60,19 +61,40 @@ func (t *tools) restore(ctx context.Context, which tool, text string) (string, O
 	c.Stdin = []byte(text)
 	c.LocalNames = strings.Contains(text, "-owner ")
 	if !c.LocalNames || t.users == nil {
-		out, err := t.options.Runner.Run(ctx, c)
+		out, err := t.run(ctx, c)
 		return name, out, err
 	}
 	if err := t.enterUsers(&c); err != nil {
 		return name, Output{}, err
 	}
-	out, err := t.options.Runner.Run(ctx, c)
+	out, err := t.run(ctx, c)
 	return name, out, nsenterError(c.Args[0], err)
+}
+
+// run runs a program, and ends it when its time is over. The caller's context may never end, and a
+// program may start again whenever the pod changes its rules.
+func (t *tools) run(ctx context.Context, c Command) (Output, error) {
+	late := &overdueError{t.options.Wait + t.options.Timeout}
+	ctx, cancel := context.WithTimeoutCause(ctx, late.after, late)
+	defer cancel()
+	out, err := t.options.Runner.Run(ctx, c)
+	if err != nil && errors.Is(context.Cause(ctx), late) {
+		err = fmt.Errorf("%w: %w", late, err)
+	}
+	return out, err
+}
+
+// overdueError means that a program did not end in time.
+type overdueError struct{ after time.Duration }
+
+// Error returns the time, and what the cause may be.
+func (e *overdueError) Error() string {
+	return fmt.Sprintf("it was ended after %v: rules in the network namespace may be changing all the time, or be too many", e.after)
 }
 
 func (t *tools) list(ctx context.Context, which tool) (listing, error) {
 	name := which.name(saveProgram)
-	out, err := t.options.Runner.Run(ctx, t.command(ctx, name))
+	out, err := t.run(ctx, t.command(ctx, name))
 	if err != nil {
 		return listing{}, programError(name, out, err)
 	}
