@@ -43,7 +43,7 @@ func (c *Controller) repair(ctx context.Context, pod repair.Pod, p *patient, a r
 	if c.options.Namespaces == nil {
 		return errors.New("no finder knows the namespaces of this node's pods")
 	}
-	err := c.options.Namespaces.Repair(ctx, pod, a.Plan)
+	err := c.inNamespace(ctx, "repair", func(ctx context.Context) error { return c.options.Namespaces.Repair(ctx, pod, a.Plan) })
 	c.mu.Lock()
 	p.round = 0
 	c.mu.Unlock()
@@ -145,6 +145,9 @@ func messageOf(o Outcome) string {
 		if o.Err != nil {
 			text = fmt.Sprintf("%s failed: %v; %s", o.Action.Do, o.Err, o.Finding)
 		}
+	}
+	if o.Unseen != nil {
+		text += fmt.Sprintf("; not seen: %v", o.Unseen)
 	}
 	for _, s := range o.Action.Skipped {
 		text += fmt.Sprintf("; not %s: %s", s.Mode, s.Why)

@@ -17,6 +17,8 @@
 //   - An API server that is slow, unreachable or refuses only causes delay, which is reported: each
 //     request has a deadline, and each pod a bounded number of attempts until it changes or its
 //     turn comes again.
+//   - A pod that keeps its network namespace changing delays others by a bounded time: each look
+//     and each repair has a deadline.
 //   - Little memory: only the fields that matter here are decoded and kept, and these are bounded.
 //     Of the types of Kubernetes' API, only the metadata's are linked.
 //   - Every pod is looked at when the controller starts, and again at intervals: what was missed

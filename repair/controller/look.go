@@ -160,7 +160,10 @@ func (c *Controller) diagnose(ctx context.Context, pod repair.Pod, p *patient) (
 	if c.options.Namespaces == nil || !worthLooking(f, looked < round) {
 		return f, nil
 	}
-	criteria.Observed, unseen = c.options.Namespaces.Observe(ctx, pod)
+	unseen = c.inNamespace(ctx, "look at", func(ctx context.Context) (err error) {
+		criteria.Observed, err = c.options.Namespaces.Observe(ctx, pod)
+		return err
+	})
 	record := criteria.Observed.Record
 	c.mu.Lock()
 	p.known = p.known || record != nil && record.UID == pod.UID
@@ -169,6 +172,20 @@ func (c *Controller) diagnose(ctx context.Context, pod repair.Pod, p *patient) (
 	}
 	c.mu.Unlock()
 	return repair.Diagnose(pod, criteria), unseen
+}
+
+// inNamespace has something done in a pod's namespace within the time for that. The pod may change
+// its namespace all the time, and must not keep a worker from other pods.
+func (c *Controller) inNamespace(ctx context.Context, what string, do func(context.Context) error) error {
+	limit := c.options.NamespaceTimeout
+	late := fmt.Errorf("%s its network namespace: not done within %v, the pod may be changing it all the time", what, limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
+	defer cancel()
+	err := do(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), late) {
+		return fmt.Errorf("%w: %w", late, err)
+	}
+	return err
 }
 
 // worthLooking reports whether to look at a pod's namespace: if there is no other evidence, if the

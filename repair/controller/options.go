@@ -49,6 +49,9 @@ type Options struct {
 	ActAtStart bool
 	// Timeout bounds each request to the API server; the zero value stands for ten seconds.
 	Timeout time.Duration
+	// NamespaceTimeout bounds each look at a pod's namespace, and each repair; the zero value stands
+	// for a minute. A pod that keeps its rules changing could otherwise keep others waiting.
+	NamespaceTimeout time.Duration
 	// Now is the clock; nil stands for the system's.
 	Now func() time.Time
 	// Component names the program in its events on pods (reportingComponent); empty stands for
@@ -66,6 +69,9 @@ type Options struct {
 const (
 	defaultResync  = 10 * time.Minute
 	defaultTimeout = 10 * time.Second
+	// defaultNamespaceTimeout leaves time for the dataplane to end a program that goes on and on
+	// (30 seconds in package iptables), and to say which.
+	defaultNamespaceTimeout = time.Minute
 	// reportAgain is how long the API server keeps an event, unless it is configured otherwise.
 	reportAgain = time.Hour
 )
@@ -83,7 +89,7 @@ func (o Options) validate() error {
 		{o.Informer != nil, "Informer is needed"},
 		{o.Criteria.Mesh != nil, "Criteria.Mesh is needed: without it no pod is the mesh's"},
 		{o.Criteria.Node != "", "Criteria.Node is needed: without it the pods of all nodes would be this one's"},
-		{o.Resync >= 0 && o.Timeout >= 0, "Resync and Timeout aren't negative"},
+		{o.Resync >= 0 && o.Timeout >= 0 && o.NamespaceTimeout >= 0, "Resync, Timeout and NamespaceTimeout aren't negative"},
 	} {
 		if !need.given {
 			errs = append(errs, errors.New(need.name))
@@ -100,6 +106,7 @@ func (o Options) withDefaults() Options {
 	o.Reports = cmp.Or(o.Reports, repair.Limit{Burst: 10, Every: 6 * time.Second})
 	o.Resync = cmp.Or(o.Resync, defaultResync)
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.NamespaceTimeout = cmp.Or(o.NamespaceTimeout, defaultNamespaceTimeout)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -141,8 +148,8 @@ type Event struct {
 }
 
 // Namespaces knows the network namespaces of the node's pods, and their records. It is safe for
-// concurrent use, if no two goroutines use it for the same pod at a time. Package repair/inplace
-// has an implementation.
+// concurrent use, if no two goroutines use it for the same pod at a time. Its methods return soon
+// after the end of ctx. Package repair/inplace has an implementation.
 type Namespaces interface {
 	// Observe returns what is known of a pod beyond its object, and changes nothing. It leaves out
 	// what it could not find out, and returns the reason as the error; the rest of the observation
