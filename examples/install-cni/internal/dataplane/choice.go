@@ -49,12 +49,13 @@ type Options struct {
 	Proc string
 }
 
-// Chooser chooses a dataplane. It tries the kernel once, at the first call, and is safe for
-// concurrent use. Create it with [New].
+// Chooser chooses a dataplane. It tries the kernel until it has learned what it needs, usually at
+// the first call, and is safe for concurrent use. Create it with [New].
 type Chooser struct {
 	options Options
 	lock    sync.Mutex
-	answers map[string]Choice
+	answers map[string]Choice // by setting; facts alone
+	unclear map[string]string // the last reason why there is no answer, by setting; it is logged once
 }
 
 // New returns a chooser.
@@ -62,71 +63,109 @@ func New(o Options) *Chooser {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Chooser{options: o, answers: map[string]Choice{}}
+	return &Chooser{options: o, answers: map[string]Choice{}, unclear: map[string]string{}}
 }
 
 // Choose returns how the plugin is to write rules under a setting, one of [pluginconf.Dataplanes].
 // It logs what cannot be learned, or is missing; the choice is then the least surprising one: the
-// setting, with the build that it needs.
+// setting, with the build that it needs. A trial that failed for another reason than the kernel,
+// such as its deadline on a busy node, says nothing: the choice is then the setting with the build
+// that may be needed, and the next call tries again.
 func (c *Chooser) Choose(ctx context.Context, setting string) Choice {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	answer, known := c.answers[setting]
-	if !known {
-		answer = c.choose(ctx, setting)
-		if answer.IPTables {
-			c.lookForNsenter()
-		}
-		if ctx.Err() == nil { // otherwise nothing was learned
-			c.answers[setting] = answer
-		}
+	if known {
+		return answer
+	}
+	_, again := c.unclear[setting]
+	if answer, known = c.choose(ctx, setting); known && ctx.Err() == nil {
+		c.answers[setting] = answer
+	}
+	if answer.IPTables && !again {
+		c.lookForNsenter()
 	}
 	return answer
 }
 
-func (c *Chooser) choose(ctx context.Context, setting string) Choice {
-	unknown := Choice{setting, setting == pluginconf.IPTables}
+// choose returns the choice, and whether it follows from facts.
+func (c *Chooser) choose(ctx context.Context, setting string) (answer Choice, known bool) {
 	candidates, err := c.candidates(setting)
 	var all, usual *interception.Plan
 	if err == nil {
 		all, usual, err = c.plans()
 	}
 	if err != nil {
-		c.notKnown(ctx, setting, err)
-		return unknown
+		return c.undecided(ctx, setting, err), false
 	}
 	best, missing := choice.Choose(ctx, all, choice.Options{Scratch: c.options.Scratch}, candidates...)
-	if missing == nil && best.Name == candidates[0].Name {
-		c.options.Log.Info("chose how the plugin writes rules", "dataplane", best.Name, "reason", best.String())
-		return Choice{best.Name, best.Name == pluginconf.IPTables}
+	switch {
+	case missing == nil && best.Name == candidates[0].Name:
+		return c.chose(best), true
+	case missing != nil && !isVerdict(missing):
+		return c.undecided(ctx, setting, missing), false
 	}
 	most, err := choice.Choose(ctx, usual, choice.Options{Scratch: c.options.Scratch}, candidates...)
+	if err != nil && !isVerdict(err) {
+		return c.undecided(ctx, setting, err), false
+	}
+	return c.weigh(ctx, setting, trials{best, most, missing, err}), true
+}
+
+// isVerdict reports whether an error is about what the kernel or the programs lack.
+func isVerdict(err error) bool {
+	_, is := errors.AsType[*choice.Error](err)
+	return is
+}
+
+// trials are the results for the plan with every setting, and for the usual one.
+type trials struct {
+	best, most   choice.Choice
+	missing, err error
+}
+
+// weigh returns the choice that follows from trials of which the first is not the obvious one.
+func (c *Chooser) weigh(ctx context.Context, setting string, t trials) Choice {
 	switch {
-	case errors.Is(err, fs.ErrPermission):
-		c.notKnown(ctx, setting, err)
-		return unknown
-	case errors.Is(err, exec.ErrNotFound): // in this image; the plugin uses the node's
-		c.notKnown(ctx, setting, err)
+	case errors.Is(t.err, exec.ErrNotFound): // in this image; the plugin uses the node's
+		c.notKnown(ctx, setting, t.err)
 		return Choice{setting, true}
-	case err != nil:
-		c.options.Log.Error("this node cannot capture pods: they are refused", "dataplane", setting, "reason", oneLine(err))
-		return unknown
-	case errors.Is(missing, exec.ErrNotFound):
+	case t.err != nil:
+		c.options.Log.Error("this node cannot capture pods: they are refused", "dataplane", setting, "reason", oneLine(t.err))
+		return Choice{setting, setting == pluginconf.IPTables}
+	case errors.Is(t.missing, exec.ErrNotFound):
 		c.options.Log.Info("chose how the plugin writes rules: for most pods as the first, for others as the second, if the node has it",
-			"dataplane", most.Name+", "+pluginconf.IPTables, "reason", oneLine(missing), "hint", onNode)
+			"dataplane", t.most.Name+", "+pluginconf.IPTables, "reason", oneLine(t.missing), "hint", onNode)
 		return Choice{pluginconf.Auto, true}
-	case missing != nil:
+	case t.missing != nil:
 		c.options.Log.Warn("chose how the plugin writes rules; pods that ask for what is missing are refused",
-			"dataplane", most.Name, "reason", oneLine(missing))
-		return Choice{most.Name, most.Name == pluginconf.IPTables}
-	case most.Name != best.Name:
+			"dataplane", t.most.Name, "reason", oneLine(t.missing))
+		return Choice{t.most.Name, t.most.Name == pluginconf.IPTables}
+	case t.most.Name != t.best.Name:
 		c.options.Log.Info("chose how the plugin writes rules: for most pods as the first, for those that need more as the second",
-			"dataplane", most.Name+", "+best.Name, "reason", best.String())
+			"dataplane", t.most.Name+", "+t.best.Name, "reason", t.best.String())
 		return Choice{pluginconf.Auto, true}
 	default:
-		c.options.Log.Info("chose how the plugin writes rules", "dataplane", best.Name, "reason", best.String())
-		return Choice{best.Name, best.Name == pluginconf.IPTables}
+		return c.chose(t.best)
 	}
+}
+
+// chose logs and returns the choice of one dataplane.
+func (c *Chooser) chose(one choice.Choice) Choice {
+	c.options.Log.Info("chose how the plugin writes rules", "dataplane", one.Name, "reason", one.String())
+	return Choice{one.Name, one.Name == pluginconf.IPTables}
+}
+
+// undecided returns the choice where a trial has shown nothing about the kernel. The daemon may
+// have been started again on a node that needs the build with iptables, which has both dataplanes:
+// so it is that one, except where the daemon is not given the rights for trials.
+func (c *Chooser) undecided(ctx context.Context, setting string, err error) Choice {
+	if why := err.Error(); c.unclear[setting] != why {
+		c.unclear[setting] = why
+		c.notKnown(ctx, setting, err)
+	}
+	mayNeed := setting == pluginconf.Auto && !errors.Is(err, fs.ErrPermission)
+	return Choice{setting, setting == pluginconf.IPTables || mayNeed}
 }
 
 // onNode is what the plugin needs on the node to write rules with iptables.
@@ -143,7 +182,7 @@ func (c *Chooser) notKnown(ctx context.Context, setting string, err error) {
 	if notFound || setting == pluginconf.IPTables {
 		log = log.With("hint", onNode)
 	}
-	log.Log(ctx, level, "what the kernel supports is unknown until the first pod starts")
+	log.Log(ctx, level, "what the kernel supports is unknown until the first pod starts, or a later trial shows it")
 }
 
 // candidates returns those that a setting allows.

@@ -219,7 +219,7 @@ func TestPodsWithUsersOfTheirOwn(t *testing.T) {
 func TestWhatCannotBeFoundOutIsSaid(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]dataplane.Choice{
-		"auto": {Setting: "auto"}, "nftables": {Setting: "nftables"}, "iptables": {Setting: "iptables", IPTables: true},
+		"auto": {Setting: "auto", IPTables: true}, "nftables": {Setting: "nftables"}, "iptables": {Setting: "iptables", IPTables: true},
 	} {
 		var log bytes.Buffer
 		chooser := dataplane.New(dataplane.Options{
@@ -231,6 +231,56 @@ func TestWhatCannotBeFoundOutIsSaid(t *testing.T) {
 			strings.Contains(log.String(), "util-linux") != want.IPTables {
 			t.Errorf("%s: got %+v, log %s", setting, got, log.String())
 		}
+	}
+}
+
+// busy is a dataplane on a node that is too busy for the first trials.
+type busy struct {
+	interception.Dataplane
+	fails *int
+	err   error
+}
+
+// Apply fails some times.
+func (b busy) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
+	if *b.fails > 0 {
+		*b.fails--
+		return b.err
+	}
+	return b.Dataplane.Apply(ctx, ns, p)
+}
+
+// TestAFailedTrialIsNoFact: what a trial does not show is asked again, and the pods of the node are
+// captured meanwhile, whichever dataplane it needs.
+func TestAFailedTrialIsNoFact(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		lacks string
+		err   error
+		want  dataplane.Choice
+	}{
+		"a deadline":                      {"?", context.DeadlineExceeded, dataplane.Choice{Setting: "nftables"}},
+		"no memory":                       {"?", syscall.ENOMEM, dataplane.Choice{Setting: "nftables"}},
+		"try again, where nftables lacks": {"", syscall.EAGAIN, dataplane.Choice{Setting: "iptables", IPTables: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, _ := candidates(t, test.lacks)
+			fails := 2
+			from[0].Dataplane = busy{from[0].Dataplane, &fails, fmt.Errorf("apply plan: %w", test.err)}
+			var log bytes.Buffer
+			chooser := dataplane.New(dataplane.Options{
+				Mesh: istiomesh.Mesh(), Log: slog.New(slog.NewTextHandler(&log, nil)), Candidates: from, Proc: procOf(t, "usr/bin/nsenter"),
+			})
+			for _, want := range []dataplane.Choice{{Setting: "auto", IPTables: true}, {Setting: "auto", IPTables: true}, test.want, test.want} {
+				if got := chooser.Choose(t.Context(), "auto"); got != want {
+					t.Errorf("got %+v, want %+v; log:\n%s", got, want, &log)
+				}
+			}
+			if n := strings.Count(log.String(), "is unknown"); n != 1 {
+				t.Errorf("said %d times:\n%s", n, &log)
+			}
+		})
 	}
 }
 

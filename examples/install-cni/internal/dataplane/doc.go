@@ -7,10 +7,11 @@
 //
 // # Goals
 //
-// The kernel is tried once: the rules of two pods, a usual one and one that uses every setting, are
-// applied to a namespace that is thrown away (package interception/choice). A named dataplane is
-// never replaced by another one. There is always an answer: without the plugin a node would let
-// pods start uncaptured, and with it pods are refused with a reason.
+// The kernel is tried until the answer is known, usually once: the rules of two pods, a usual one
+// and one that uses every setting, are applied to a namespace that is thrown away (package
+// interception/choice). A trial that fails for another reason, such as a lack of memory, is no
+// answer. A named dataplane is never replaced by another one. There is always an answer: without
+// the plugin a node would let pods start uncaptured, and with it pods are refused with a reason.
 //
 // # Non-goals
 //

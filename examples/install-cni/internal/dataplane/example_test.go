@@ -4,8 +4,8 @@ package dataplane_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
 	"github.com/meshcni/meshcni/examples/internal/istiomesh"
@@ -16,7 +16,7 @@ import (
 func ExampleChooser_Choose() {
 	chooser := dataplane.New(dataplane.Options{
 		Mesh:    istiomesh.Mesh(),
-		Scratch: func() (*interception.Netns, error) { return nil, errors.New("operation not permitted") },
+		Scratch: func() (*interception.Netns, error) { return nil, fs.ErrPermission },
 	})
 	fmt.Printf("%+v\n", chooser.Choose(context.Background(), "auto"))
 	// Output: {Setting:auto IPTables:false}
