@@ -221,6 +221,8 @@ func observeFailure(ref podsource.Ref, err error) error {
 		Remedy: "the plugin has to run as root on the node, with the kernel's nf_tables, or iptables where it uses that",
 	}
 	if absent := (*absentError)(nil); errors.As(err, &absent) {
+		f.Step = "check the rules of pod " + ref.String()
+		f.Err = fmt.Errorf("they may be in place, which cannot be checked: %w", err)
 		f.Remedy = "the pod was made when the node had it; " + absent.remedy()
 	}
 	return f
