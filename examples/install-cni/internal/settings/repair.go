@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -103,7 +104,9 @@ func (s Settings) RepairConfig() *repairconf.Config {
 		Journal: filepath.Join(s.RunDir, "journal"), Results: filepath.Join(s.CacheDir, "results"),
 	}
 	if r.ProcDir != "" {
-		config.InPlace = &repairconf.InPlace{Proc: r.ProcDir, Netns: r.NetnsDirs, Dataplane: s.PluginDataplane}
+		// A pod without a record is given what the plugin would give it.
+		chosen := pluginconf.Config{Dataplane: s.PluginDataplane, NativeNFTables: s.NativeNFTables}.Chosen()
+		config.InPlace = &repairconf.InPlace{Proc: r.ProcDir, Netns: r.NetnsDirs, Dataplane: chosen}
 	}
 	return config
 }

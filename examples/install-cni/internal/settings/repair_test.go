@@ -88,3 +88,17 @@ func TestRepairSettingsAreChecked(t *testing.T) {
 		"REPAIR_POLICY": "do=heal", "REPAIR_INIT_CONTAINER_EXIT_CODE": "256",
 	}, nil, "write a key such as example.com/name", "at most 63 letters", "at least a second", "such as 10/10s", `"heal" is not a mode`, "from 0 to 255")
 }
+
+// TestRepairUsesThePluginsDataplane has what applies to the plugin apply to pods without a record.
+func TestRepairUsesThePluginsDataplane(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		"auto":     nil,
+		"nftables": {"--native-nftables=true"},
+		"iptables": {"--native-nftables=true", "--dataplane=iptables"},
+	} {
+		if got := mustLoad(t, nil, args...).RepairConfig().InPlace.Dataplane; got != want {
+			t.Errorf("%v: %q, want %q", args, got, want)
+		}
+	}
+}
