@@ -98,6 +98,17 @@ type Budget struct {
 // NewBudget returns a full budget.
 func NewBudget(limits Limits) Budget { return Budget{limits: limits} }
 
+// WithoutDisruptions returns the budget with all deletions and evictions taken at that time. It is
+// for the start of a process, which does not know how many the one before it has just taken.
+func (b Budget) WithoutDisruptions(now time.Time) Budget {
+	limit, next := b.limits.Disruptions, Budget{limits: b.limits, used: b.remembered(now)}
+	next.used[disruptions] = bucket(now.Add(time.Duration(limit.Burst) * limit.Every))
+	return next
+}
+
+// disruptions is the key of what was taken from that limit.
+const disruptions = "disruptions"
+
 // bucket is the time at which the bucket is full again. The zero time is long past.
 type bucket time.Time
 
@@ -141,7 +152,7 @@ func (b Budget) shares(a Action) []share {
 	pod := a.Target.String() + " " + a.Target.UID
 	shares := []share{{LimitWrites, "", b.limits.Writes}, {LimitPerPod, "pod " + pod, b.limits.PerPod}}
 	if a.Do.disrupts() {
-		shares = append(shares, share{LimitDisruptions, "disruptions", b.limits.Disruptions},
+		shares = append(shares, share{LimitDisruptions, disruptions, b.limits.Disruptions},
 			share{LimitPerOwner, "owner " + cmp.Or(a.Owner, pod), b.limits.PerOwner})
 	}
 	return shares

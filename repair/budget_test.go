@@ -290,3 +290,20 @@ func TestBudgetForgets(t *testing.T) {
 		t.Errorf("it remembers %d", most)
 	}
 }
+
+// TestWithoutDisruptions: labels go on, and deletions are earned one after the other.
+func TestWithoutDisruptions(t *testing.T) {
+	t.Parallel()
+	limits := repair.Limits{Writes: free(), Disruptions: repair.Limit{Burst: 2, Every: time.Minute}, PerOwner: free(), PerPod: free()}
+	budget := repair.NewBudget(limits).WithoutDisruptions(added)
+	if _, err := budget.Take(action(repair.ModeLabel, "a", ""), added); err != nil {
+		t.Error(err)
+	}
+	var over *repair.LimitError
+	if _, err := budget.Take(action(repair.ModeDelete, "a", ""), added); !errors.As(err, &over) || over.Wait != time.Minute {
+		t.Errorf("at once: %v, want a wait of a minute", err)
+	}
+	if _, err := budget.Take(action(repair.ModeDelete, "a", ""), added.Add(time.Minute)); err != nil {
+		t.Error(err)
+	}
+}

@@ -84,7 +84,8 @@ func New(o Options) (*Controller, error) {
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstPause, mostPause),
 			workqueue.TypedRateLimitingQueueConfig[string]{Clock: calmClock{}}),
 		patients: map[string]*patient{}, initial: map[string]bool{}, round: 1,
-		budget: repair.NewBudget(o.Limits),
+		// A process that fails again and again must not evict anew at each start.
+		budget: repair.NewBudget(o.Limits).WithoutDisruptions(o.Now()),
 		// A report counts as a write here, and only this limit applies to it.
 		reports: repair.NewBudget(repair.Limits{Writes: o.Reports, PerPod: repair.Limit{Burst: 1}}),
 		done:    map[ModeResult]int{},

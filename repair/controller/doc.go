@@ -13,7 +13,8 @@
 //     resourceVersion as preconditions, and after a conflict the pod is judged again. So a second
 //     copy of the controller does no harm, and needs no leader election.
 //   - No more is written than the limits allow, even if many pods break at once. What exceeds a
-//     limit waits; nothing is forgotten.
+//     limit waits; nothing is forgotten. The limit of deletions and evictions holds also if the
+//     process starts again and again.
 //   - An API server that is slow, unreachable or refuses only causes delay, which is reported: each
 //     request has a deadline, and each pod a bounded number of attempts until it changes or its
 //     turn comes again.

@@ -33,7 +33,9 @@ type Options struct {
 	// Policy is what to do about pods. The zero value reports.
 	Policy repair.Policy
 	// Limits apply to everything that changes something; zero limits allow nothing, so that
-	// everything is reported. See [repair.DefaultLimits].
+	// everything is reported. See [repair.DefaultLimits]. A new controller does not know what another
+	// has just done: its first deletion or eviction waits for as long as Limits.Disruptions has
+	// between two. The other limits begin anew.
 	Limits repair.Limits
 	// Reports limits the events of reports; those over the limit wait. The zero value stands for
 	// ten at once, and one more every six seconds. An action on a pod has one event in addition,
