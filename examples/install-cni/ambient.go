@@ -38,7 +38,7 @@ func newAmbientMode(env environment, s settings.Settings, log *slog.Logger, leve
 	}
 	a := &ambientMode{settings: s, level: level, executable: env.executable}
 	a.config.Store(&config)
-	o.Command, o.Events, o.Proxy, o.Log = a.command, s.EventSocket(), s.ZDSSocket(), log
+	o.Command, o.Events, o.Proxy, o.Log = a.command, s.EventSocket(), s.Ambient.ProxySocket, log
 	a.Ambient = ambientpart.New(o)
 	return a, nil
 }
@@ -66,7 +66,7 @@ func (a *ambientMode) command() ([]string, error) {
 		return nil, errors.New("mounted-proc-dir is empty: mount the node's /proc, and name it there")
 	}
 	return []string{
-		program, "-feed=" + feedSocket(s), "-events=" + s.EventSocket(), "-proxy=" + s.ZDSSocket(),
+		program, "-feed=" + feedSocket(s), "-events=" + s.EventSocket(), "-proxy=" + s.Ambient.ProxySocket,
 		"-journal=" + filepath.Join(s.RunDir, "ambient"), "-settings=" + *a.config.Load(), "-proc=" + proc,
 		"-netns=" + strings.Join(s.Repair.NetnsDirs, ","), "-results=" + filepath.Join(s.CacheDir, "results"), "-host-root=" + hostRoot(proc),
 		"-log-level=" + a.level.Level().String(),

@@ -17,17 +17,17 @@ import (
 )
 
 // TestAmbientCommand has the command line of node-ambient where pods are captured in their own
-// namespaces, and where the node's captures them: the latter has no socket for a proxy.
+// namespaces, and where the node's captures them: both have the socket for the proxy in the pods,
+// which pods need that move from one mode to the other.
 func TestAmbientCommand(t *testing.T) {
 	t.Parallel()
-	for mode, want := range map[string]struct{ proxy, way string }{
-		"in-pod": {"-proxy=/run/z/z.sock", ""}, "node": {"-proxy=", "vxlan"},
-	} {
+	const proxy = "-proxy=/run/z/z.sock"
+	for mode, way := range map[string]string{"in-pod": "", "node": "vxlan"} {
 		n := newNode(t)
 		n.env["AMBIENT_ENABLED"], n.env["NODE_NAME"], n.env["NODE_AMBIENT"], n.env["ZTUNNEL_UDS_ADDRESS"] = "true", "n", "/node-ambient", "/run/z/z.sock"
 		n.env["AMBIENT_MODE"] = mode
-		if want.way != "" {
-			n.env["AMBIENT_WAY"] = want.way
+		if way != "" {
+			n.env["AMBIENT_WAY"] = way
 		}
 		env := n.environment(io.Discard)
 		command := newCommand(env)
@@ -43,12 +43,12 @@ func TestAmbientCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 		line, err := a.command()
-		if err != nil || !slices.Contains(line, want.proxy) {
-			t.Fatalf("%s: the command is %q, %v, want %s", mode, line, err, want.proxy)
+		if err != nil || !slices.Contains(line, proxy) {
+			t.Fatalf("%s: the command is %q, %v, want %s", mode, line, err, proxy)
 		}
 		i := slices.IndexFunc(line, func(arg string) bool { return strings.HasPrefix(arg, "-settings=") })
 		config, err := ambientconf.Parse(strings.TrimPrefix(line[i], "-settings="))
-		if err != nil || config.OnNode() != (mode == "node") || config.Way != want.way {
+		if err != nil || config.OnNode() != (mode == "node") || config.Way != way {
 			t.Errorf("%s: the settings are %+v, %v", mode, config, err)
 		}
 	}

@@ -52,7 +52,7 @@ func (s surroundings) findInPod(ctx context.Context, drain drainTime) (*former, 
 	}
 	if s.proxy == "" {
 		return nil, otherForm(ambientconf.ModeInPod, fmt.Sprintf("%s has records of %d pods", s.journal, len(recorded)),
-			"there is no socket for their proxy: give -proxy")
+			"without the flag -proxy there is no socket for their proxy: give it")
 	}
 	f := &former{mode: ambientconf.ModeInPod, open: s.openInPod(drain)}
 	for _, one := range recorded {

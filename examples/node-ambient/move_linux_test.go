@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -159,21 +160,30 @@ func TestPodStaysWithoutTheNewProxy(t *testing.T) {
 	}
 }
 
-// TestModeCannotBeChanged starts the program in the form in the pods where the node's form has left
-// something, without what that form's agent needs: it does not serve, and says what to do.
+// TestModeCannotBeChanged starts the program in one form where the other one has left something,
+// without what the other form's agent needs: it does not serve, and says what to do.
 func TestModeCannotBeChanged(t *testing.T) {
 	t.Parallel()
-	for settings, want := range map[string]string{
-		`{"noHost":true,"proxyNamespace":"mesh"}`: "noHost keeps the agent from the host's rules",
-		`{}`: "set proxyNamespace",
+	const onNode, inPod = "records.node.json", "records/ambient@1c6b2f1e@pod.json"
+	for settings, test := range map[string]struct{ left, want string }{
+		`{"noHost":true,"proxyNamespace":"mesh"}`: {onNode, "noHost keeps the agent from the host's rules"},
+		`{}`: {onNode, "set proxyNamespace"},
+		`{"proxyNamespace":"mesh","mode":"node"}`: {inPod, "without the flag -proxy there is no socket for their proxy"},
 	} {
 		dir, _ := feedPods(t)
-		if err := os.WriteFile(dir+"/records.node.json", nil, 0o600); err != nil {
+		if err := os.Mkdir(dir+"/records", 0o700); err != nil {
 			t.Fatal(err)
 		}
+		if err := os.WriteFile(filepath.Join(dir, test.left), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		more := []string{"-settings=" + settings}
+		if test.left == inPod {
+			more = append(more, "-proxy=")
+		}
 		var log strings.Builder
-		code := run(t.Context(), environment{args: arguments(dir, "-settings="+settings), stdout: io.Discard, stderr: &log})
-		if text := log.String(); code != exitFailure || !strings.Contains(text, want) || !strings.Contains(text, "install-cni ambient withdraw --all") {
+		code := run(t.Context(), environment{args: arguments(dir, more...), stdout: io.Discard, stderr: &log})
+		if text := log.String(); code != exitFailure || !strings.Contains(text, test.want) || !strings.Contains(text, "install-cni ambient withdraw --all") {
 			t.Errorf("%s: exit code %d: %s", settings, code, text)
 		}
 	}

@@ -36,13 +36,13 @@ type Ambient struct {
 	end     context.CancelCauseFunc // of the process that runs
 }
 
-// Options configure the process to start. All fields but Proxy, AskEvery and Silence must be set.
+// Options configure the process to start. All fields but AskEvery and Silence must be set.
 type Options struct {
 	// Command returns the program and its arguments; it is called at each start.
 	Command func() ([]string, error)
 	// Events and Proxy are the paths of its sockets for the plugin and for the node's proxy. Their
-	// directories are created. Proxy is empty where the node's namespace captures the pods: there no
-	// proxy connects.
+	// directories are created. Where the node's namespace captures the pods, the process listens at
+	// Proxy only while pods move from one form of capture to the other.
 	Events, Proxy string
 	// Log receives the process's log.
 	Log *slog.Logger
@@ -116,9 +116,6 @@ func (a *Ambient) run(ctx context.Context, say func(string)) error {
 		return ended(err)
 	}
 	for _, socket := range []string{a.options.Events, a.options.Proxy} {
-		if socket == "" {
-			continue
-		}
 		if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
 			return ended(fmt.Errorf("make a directory for its socket: %w", err))
 		}

@@ -34,7 +34,8 @@ type Ambient struct {
 	Existing string
 	// DrainTimeout is how long a withdrawn pod may keep its connections; empty for the agent's own.
 	DrainTimeout pluginconf.Timeout
-	// ProxySocket is the socket for the node's proxy.
+	// ProxySocket is the socket for the proxy that enters the pods. With capture on the node, pods use
+	// it that move from one mode to the other.
 	ProxySocket string
 	// ProxyNamespace and ProxyName are those of the proxy's DaemonSet. An empty namespace stands for
 	// PodNamespace.
@@ -174,15 +175,6 @@ func (s Settings) enablementSelectors() (json.RawMessage, error) {
 
 func (s Settings) ambientProxyNamespace() string {
 	return cmp.Or(s.Ambient.ProxyNamespace, s.PodNamespace)
-}
-
-// ZDSSocket is where the node's proxy connects to the program of ambient mode; empty if it does
-// not.
-func (s Settings) ZDSSocket() string {
-	if s.Ambient.onNode() {
-		return ""
-	}
-	return s.Ambient.ProxySocket
 }
 
 // EventSocket is where the program of ambient mode takes the plugin's requests.
