@@ -67,7 +67,7 @@ func (a *ambientMode) command() ([]string, error) {
 	}
 	return []string{
 		program, "-feed=" + feedSocket(s), "-events=" + s.EventSocket(), "-proxy=" + s.Ambient.ProxySocket,
-		"-journal=" + filepath.Join(s.RunDir, "ambient"), "-settings=" + *a.config.Load(), "-proc=" + proc,
+		"-journal=" + agentRecords(s), "-settings=" + *a.config.Load(), "-proc=" + proc,
 		"-netns=" + strings.Join(s.Repair.NetnsDirs, ","), "-results=" + filepath.Join(s.CacheDir, "results"), "-host-root=" + hostRoot(proc),
 		"-log-level=" + a.level.Level().String(),
 	}, nil

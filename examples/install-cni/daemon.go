@@ -169,6 +169,8 @@ func (d *daemon) supervise(healthListener net.Listener) *parts.Supervisor {
 	}
 	if d.ambient != nil {
 		all = append(all, d.ambient.Part(), d.ambient.ProxyPart())
+	} else {
+		all = append(all, leftCaptured(d.settings, d.log))
 	}
 	if d.deletion != nil {
 		all = append(all, d.deletion.part(d.memory.Worked))

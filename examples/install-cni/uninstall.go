@@ -25,8 +25,11 @@ can't be removed from a configuration that a runtime loads, all else stays, and
 pods are still captured. It prints the outcome of each step.
 
 In ambient mode, a daemon that is stopped for an uninstall takes the node's pods out
-of the mesh before all of this. Without a daemon nothing can: pods that are still in
-the mesh then have to be restarted.
+of the mesh before all of this. Without a daemon nothing can: if pods are still in the
+mesh, a last step "ambient" fails, and says how many, and what to do. Pods that are
+captured in their own namespaces have to be restarted. With ambient-mode=node, what is in
+the node's namespace stays until a daemon in ambient mode runs again and "ambient
+withdraw --all" is run, or the node is rebooted.
 
 It runs in a process of its own, also after a crash, and continues after a step
 that fails. A bad setting that says nothing about where to uninstall draws a
@@ -35,8 +38,8 @@ leaves the work to that daemon, which does it when it is stopped.
 
 With --dry-run it says what it would do, and changes nothing.
 
-Exit codes: 0 done (with --dry-run: reported), 1 a step failed, 2 wrong command
-line or setting.`
+Exit codes: 0 done (with --dry-run: reported), 1 a step failed, or pods are still in
+the mesh, 2 wrong command line or setting.`
 
 const uninstallExample = `  # on a node whose DaemonSet has gone
   install-cni uninstall
@@ -76,7 +79,7 @@ func newUninstallCommand(env environment) *cobra.Command {
 				return &usageError{err}
 			}
 			if dry {
-				return printWouldUninstall(command.Context(), env, format, node)
+				return printWouldUninstall(command.Context(), env, format, node, loaded.Settings)
 			}
 			options := installer.UninstallOptions{Purge: purge, Progress: func(s installer.Step) { fmt.Fprintln(env.stdout, s) }}
 			if format == formatTable {
@@ -99,22 +102,27 @@ func newUninstallCommand(env environment) *cobra.Command {
 	return command
 }
 
-func printWouldUninstall(ctx context.Context, env environment, format string, node *installer.Installer) error {
+func printWouldUninstall(ctx context.Context, env environment, format string, node *installer.Installer, s settings.Settings) error {
 	removals, err := node.InspectRemoval(env.watched(ctx))
 	if err != nil {
 		return err
 	}
 	report := stepsReport{DryRun: true, Steps: []step{}}
 	for _, r := range removals {
-		s := step{Step: "remove", File: r.Path, Reason: r.Reason}
+		one := step{Step: "remove", File: r.Path, Reason: r.Reason}
 		switch {
 		case r.Kept:
-			s.Step = "keep"
+			one.Step = "keep"
 		case r.Edited:
-			s.Step = "edit"
+			one.Step = "edit"
 		}
-		report.Steps = append(report.Steps, s)
+		report.Steps = append(report.Steps, one)
 	}
+	captured, err := wouldLeave(s)
+	if err != nil {
+		return err
+	}
+	report.Steps = append(report.Steps, captured...)
 	return printSteps(env, format, report)
 }
 
@@ -126,8 +134,9 @@ func runUninstall(
 	err := node.Uninstall(env.watched(ctx), o)
 	if !errors.Is(err, installer.ErrInUse) {
 		untaintLast(ctx, s, log)
+		return finish(errors.Join(hint(err, s), reportLeft(s, o.Progress)), log)
 	}
-	if onExit && errors.Is(err, installer.ErrInUse) {
+	if onExit {
 		if err := node.RequestUninstall(env.watched(ctx)); err != nil {
 			return err
 		}
@@ -151,6 +160,9 @@ func (d *daemon) depart(ctx context.Context, reason string) error {
 	}
 	d.log.Info("uninstalling", "reason", reason)
 	untaintLast(ctx, d.settings, d.log)
+	if captured := leftReason(d.settings); captured != "" && d.ambient == nil {
+		d.log.Warn("the uninstall leaves pods captured: restart those that are captured in their own namespaces", "reason", captured)
+	}
 	ending, cancel := context.WithTimeout(ctx, uninstallTime)
 	defer cancel()
 	err := d.installer.Uninstall(d.env.watched(ending), installer.UninstallOptions{Progress: func(s installer.Step) {
