@@ -201,7 +201,8 @@ func (n *Netns) refuseHost(o NetnsOptions) error {
 // hostRemedy says what helps if the namespace of process 1 cannot be opened.
 func hostRemedy(err error) string {
 	if errors.Is(err, fs.ErrPermission) {
-		return "run as root, with the right to trace processes (CAP_SYS_PTRACE): only so may one look at the namespaces of others' processes"
+		return "run as root, with the right to trace processes (CAP_SYS_PTRACE), and on a node with AppArmor without the container " +
+			"runtime's profile (appArmorProfile Unconfined): only so may one look at the namespaces of others' processes"
 	}
 	return "give a proc root in which process 1 is the host's"
 }

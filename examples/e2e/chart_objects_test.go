@@ -28,7 +28,9 @@ func render(t *testing.T, values chart.Values) chart.Rendering {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rendering, err := c.Render(chart.Release{Name: scenario.ReleaseName, Namespace: scenario.SystemNamespace}, values)
+	rendering, err := c.Render(chart.Release{
+		Name: scenario.ReleaseName, Namespace: scenario.SystemNamespace, KubeVersion: "v1.34.4",
+	}, values)
 	if err != nil {
 		t.Fatal(err)
 	}

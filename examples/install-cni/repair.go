@@ -60,8 +60,8 @@ func mountShortfalls(s settings.Settings) []string {
 			"or set mounted-proc-dir to where it is%s", path, instead)}
 	default:
 		if _, err := os.Readlink(filepath.Join(path, "1/ns/net")); err != nil {
-			return []string{fmt.Sprintf("pods can't be repaired in place: %v; give the container the capabilities SYS_PTRACE, SYS_ADMIN and NET_ADMIN%s",
-				err, instead)}
+			return []string{fmt.Sprintf("pods can't be repaired in place: %v; give the container the capabilities SYS_PTRACE, SYS_ADMIN and NET_ADMIN, "+
+				"and on a node with AppArmor the profile Unconfined%s", err, instead)}
 		}
 		return nil
 	}

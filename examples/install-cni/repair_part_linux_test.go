@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
 
 // asIstiosToday gives a node the environment of the DaemonSet and the ConfigMap of Istio's chart
@@ -92,6 +94,27 @@ func TestRepairWithoutTheNodesProc(t *testing.T) {
 			p.waitLine("from=node-watcher", "pod=shop/cart", "action=label", "result=success")
 			p.waitLine("repair does less than the settings ask for", "pods can't be repaired in place")
 		})
+	}
+}
+
+// TestRepairWithoutTheNodesProcessOne names what keeps a container from process 1: capabilities,
+// and a profile of AppArmor.
+func TestRepairWithoutTheNodesProcessOne(t *testing.T) {
+	t.Parallel()
+	proc := t.TempDir()
+	if err := os.Mkdir(filepath.Join(proc, "1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(proc, "1", "cgroup"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said := strings.Join(mountShortfalls(settings.Settings{
+		NodeName: "node-1", Repair: settings.Repair{Enabled: true, InPlace: true, ProcDir: proc},
+	}), "")
+	for _, remedy := range []string{"SYS_PTRACE", "on a node with AppArmor the profile Unconfined"} {
+		if !strings.Contains(said, remedy) {
+			t.Errorf("no %q in %q", remedy, said)
+		}
 	}
 }
 

@@ -44,6 +44,29 @@ true
 {{- end -}}
 {{- end -}}
 
+{{- /*
+meshcni.appArmorProfile is the container's AppArmor profile as YAML, given the values in effect; {} if there is none. The runtime's profile denies
+ptrace of the node's process 1, whose network namespace tells the node's from the pods', whatever the capabilities.
+*/ -}}
+{{- define "meshcni.appArmorProfile" -}}
+{{- $profile := dict -}}
+{{- if kindIs "map" .appArmorProfile -}}
+{{- $profile = .appArmorProfile -}}
+{{- else if include "meshcni.looksIntoPods" . -}}
+{{- $profile = dict "type" "Unconfined" -}}
+{{- end -}}
+{{- toYaml $profile -}}
+{{- end -}}
+
+{{- /* meshcni.appArmorText is an AppArmor profile as the annotation of Kubernetes before 1.30 has it. */ -}}
+{{- define "meshcni.appArmorText" -}}
+{{- if eq .type "Localhost" -}}
+localhost/{{ .localhostProfile }}
+{{- else -}}
+{{- get (dict "Unconfined" "unconfined" "RuntimeDefault" "runtime/default") .type -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* meshcni.proxyDirectory is the directory of the socket at which the node's proxy finds the daemon, given the values in effect. */ -}}
 {{- define "meshcni.proxyDirectory" -}}
 {{- dir (dig "settings" "ztunnelUdsAddress" "" . | default "/var/run/ztunnel/ztunnel.sock") -}}
