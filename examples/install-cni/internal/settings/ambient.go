@@ -130,12 +130,16 @@ func selectors() parser {
 	})
 }
 
-// socket parses the path of a socket.
+// socket parses the path of a socket in a directory that this program writes to.
 func socket(of func(*Settings) *string) parser {
-	return parsed("path", shape{Type: "string", Pattern: "^/."}, of, func(value string) (string, error) {
+	return parsed("path", shape{Type: "string", Pattern: "^/+[^/]+/+[^/]"}, of, func(value string) (string, error) {
 		path, err := absolute(value)
-		if err == nil && (path == "" || path == "/") {
+		switch {
+		case err != nil:
+		case path == "" || path == "/":
 			err = errors.New("write the absolute path of a socket")
+		case ofSystem(filepath.Dir(path)):
+			err = errors.New("the socket is made there: name one in a directory of its own")
 		}
 		return path, err
 	})

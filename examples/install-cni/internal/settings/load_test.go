@@ -227,8 +227,11 @@ func TestBadValues(t *testing.T) {
 		"ambient-existing":       {"reset": "write one of"},
 		"ambient-mode":           {"in-node": "write one of"},
 		"ambient-way":            {"geneve": "write one of"},
-		"ztunnel-uds-address":    {"": "path of a socket", "/": "path of a socket", "z.sock": "absolute path"},
-		"drain-timeout":          {"0s": "above zero"},
+		"ztunnel-uds-address": {
+			"": "path of a socket", "/": "path of a socket", "z.sock": "absolute path", "/z.sock": "directory of its own",
+			"/z/../z.sock": "directory of its own", "/proc/z.sock": "directory of its own", "/sys/fs/z.sock": "directory of its own",
+		},
+		"drain-timeout": {"0s": "above zero"},
 		"ambient-enablement-selector": {
 			"{": "not YAML", "- podSelecter: {}": "unknown field", "{}": "the value has the type object: write a list",
 			"- podSelector: {matchExpressions: [{key: a, operator: Has}]}": "write In, NotIn", "- {1: 2}": "not JSON in the form of YAML",

@@ -165,12 +165,18 @@ func directory(of func(*Settings) *string) parser {
 func ownDirectory(of func(*Settings) *string) parser {
 	return parsed("path", shape{Type: "string", Pattern: "^/"}, of, func(value string) (string, error) {
 		path, err := absoluteDirectory(value)
-		for _, system := range []string{"/proc", "/sys", "/dev"} {
-			if err == nil && (path == "/" || path == system || strings.HasPrefix(path, system+"/")) {
-				err = errors.New("files are written there: name a directory of their own")
-			}
+		if err == nil && ofSystem(path) {
+			err = errors.New("files are written there: name a directory of their own")
 		}
 		return path, err
+	})
+}
+
+// ofSystem reports whether a clean path is the root, or one of the kernel's own file systems: no
+// place to write files to.
+func ofSystem(path string) bool {
+	return path == "/" || slices.ContainsFunc([]string{"/proc", "/sys", "/dev"}, func(system string) bool {
+		return path == system || strings.HasPrefix(path, system+"/")
 	})
 }
 
