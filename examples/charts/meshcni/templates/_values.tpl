@@ -51,9 +51,7 @@
 {{- if not (has ($given.resourceScope | default "all") (list "all" "cluster" "namespace")) -}}
 {{- $problems = append $problems (printf "global.resourceScope: there is no %q; it is all, cluster or namespace" $given.resourceScope) -}}
 {{- end -}}
-{{- if and (include "meshcni.ambient" $given) (eq (toString $given.watchPods) "false") -}}
-{{- $problems = append $problems "ambient.enabled: ambient mode needs watchPods, by which the daemon learns of the node's pods" -}}
-{{- end -}}
+{{- $problems = concat $problems (include "meshcni.contradictions" $given | fromYamlArray) -}}
 {{- with $problems -}}
 {{- fail (printf "\n\n  %s\n" (join "\n  " .)) -}}
 {{- end -}}
