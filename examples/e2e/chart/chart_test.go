@@ -233,6 +233,9 @@ func TestNotes(t *testing.T) {
 		{"v1.34.4", "ambient: {enabled: true}", "connects to /var/run/ztunnel/ztunnel.sock.", "does nothing here"},
 		{"v1.34.4", "ambient: {enabled: false}", "rollout", "Ambient"},
 		{"v1.34.4", "ambient: {enabled: true, mode: node}", "label app=ztunnel in istio-system.", "ztunnel.sock"},
+		{"v1.34.4", "platform: openshift\nambient: {enabled: true}", "The daemon enrols each other pod once it runs: ", ""},
+		{"v1.34.4", "platform: openshift", "rollout", "Multus"},
+		{"v1.34.4", "ambient: {enabled: true}", "rollout", "Multus"},
 		{"v1.34.4", "variant: debug", "The value variant does nothing here: there is one image.", ""},
 	} {
 		release := standard()
