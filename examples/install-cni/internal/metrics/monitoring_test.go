@@ -130,9 +130,14 @@ func TestMonitoringKnowsTheMetrics(t *testing.T) {
 	t.Parallel()
 	metrics, used := exported(t), map[string]bool{}
 	// Of kube-state-metrics.
-	others := map[string][]string{"kube_pod_status_ready": {"namespace", "pod", "condition"}}
-	// Added by Prometheus.
-	target := []string{"instance"}
+	others := map[string][]string{
+		"kube_pod_status_ready":                          {"namespace", "pod", "condition"},
+		"kube_daemonset_status_desired_number_scheduled": {"namespace", "daemonset"},
+		"kube_daemonset_status_number_ready":             {"namespace", "daemonset"},
+		"kube_daemonset_status_updated_number_scheduled": {"namespace", "daemonset"},
+	}
+	// Added by the chart's PodMonitor, and by the operator of Prometheus.
+	target := []string{"node", "pod"}
 	for title, expression := range expressions(t) {
 		known := slices.Clone(target)
 		found := selector.FindAllStringSubmatch(expression, -1)
@@ -188,8 +193,8 @@ func TestMonitoringKnowsTheValues(t *testing.T) {
 	t.Parallel()
 	values := slices.Concat(reasons(), installResults(), claimStates(), responseCodes(), stepLabels(),
 		[]string{sourcePlugin, sourceFeed, ambientnews.Ack, ambientnews.Nack},
-		[]string{"unseen", "ADD", "total", "pod", "not-ready", "failed", "$instance", "fail", // of package agent
-			"true", `istio-cni-(.+-)?node-[a-z0-9]+`})
+		[]string{"unseen", "ADD", "total", "pod", "not-ready", "failed", "$node", "fail", // of package agent
+			"true", `istio-cni-(.+-)?node-[a-z0-9]+`, daemonSets})
 	for _, verdict := range verdicts() {
 		values = append(values, string(verdict))
 	}
@@ -203,6 +208,51 @@ func TestMonitoringKnowsTheValues(t *testing.T) {
 				if title != "variables" && !slices.Contains(values, one) {
 					t.Errorf("%s: nothing is called %q", title, one)
 				}
+			}
+		}
+	}
+}
+
+// daemonSets is the pattern of the names of the chart's DaemonSets.
+const daemonSets = `istio-cni-(.+-)?node`
+
+// TestMissingDaemonsAlert checks that an alert compares the nodes that should have a daemon with
+// those whose daemon is ready, because a pod that is never created is in no metric of pods. A
+// rollout that proceeds is no reason.
+func TestMissingDaemonsAlert(t *testing.T) {
+	t.Parallel()
+	of := `{daemonset=~"` + daemonSets + `"}`
+	want := "kube_daemonset_status_desired_number_scheduled" + of + " - kube_daemonset_status_number_ready" + of + " > 0 " +
+		"and changes(kube_daemonset_status_updated_number_scheduled" + of + "[5m]) == 0"
+	if got := strings.Join(strings.Fields(expressions(t)["alert InstallCNIMissing"]), " "); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	pattern := regexp.MustCompile("^(?:" + daemonSets + ")$")
+	for name, ours := range map[string]bool{"istio-cni-node": true, "istio-cni-canary-node": true, "istio-cni-nodes": false, "ztunnel": false} {
+		if pattern.MatchString(name) != ours {
+			t.Errorf("%s: %t", name, !ours)
+		}
+	}
+}
+
+// TestAlertsNameTheNode checks that no alert and no panel is about an instance, which is a pod's
+// address, and that each alert whose metrics are a daemon's says which node it is about.
+func TestAlertsNameTheNode(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"alerts.yaml", "dashboard.json"} {
+		data, err := os.ReadFile(filepath.Join(monitoring, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(data), "instance") {
+			t.Errorf("%s asks for an instance", name)
+		}
+	}
+	for title, expression := range expressions(t) {
+		alert := strings.HasPrefix(title, "alert ")
+		for _, by := range grouping.FindAllStringSubmatch(expression, -1) {
+			if alert && !strings.HasPrefix(by[1], "node, pod") {
+				t.Errorf("%s does not tell nodes and pods apart: %s", title, by[0])
 			}
 		}
 	}
