@@ -12,7 +12,8 @@ import (
 
 // MarshalJSON writes the plan as an object with its owner and its objects, each under the name of
 // its kind. A condition is the text of its set, after a "!" for [Not]. Nothing is lost:
-// [Plan.UnmarshalJSON] reads it back to an equal plan.
+// [Plan.UnmarshalJSON] reads it back to an equal plan. A condition with an empty set, which
+// [Plan.Validate] refuses, is an error that wraps [ErrPlan].
 func (p *Plan) MarshalJSON() ([]byte, error) {
 	w := jsonWriter{bytes: make([]byte, 0, 4<<10)}
 	w.open("", '{')
@@ -34,6 +35,9 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 	}
 	w.close(']')
 	w.close('}')
+	if err := errors.Join(w.errs...); err != nil {
+		return nil, fmt.Errorf("encode plan: %w", err)
+	}
 	return w.bytes, nil
 }
 
@@ -116,10 +120,10 @@ type (
 	wirePolicyRule struct {
 		ID          RuleID       `json:"id"`
 		Family      string       `json:"family"`
-		Source      netip.Prefix `json:"source,omitzero"`
-		Destination netip.Prefix `json:"destination,omitzero"`
-		In          Interface    `json:"in,omitempty"`
-		Mark        string       `json:"mark,omitempty"`
+		Source      wireText     `json:"source,omitzero"`
+		Destination wireText     `json:"destination,omitzero"`
+		In          wireText     `json:"in,omitzero"`
+		Mark        wireText     `json:"mark,omitzero"`
 		Any         bool         `json:"any,omitempty"`
 		Table       RoutingTable `json:"table"`
 		Goto        uint32       `json:"goto,omitempty"`
@@ -140,6 +144,12 @@ type (
 
 // decode returns the object. The plan holds the objects decoded before, to which rules refer.
 func (w wireObject) decode(p *Plan) (Object, error) {
+	switch kinds := w.kinds(); {
+	case len(kinds) == 0:
+		return nil, errors.New("it has no kind: name one of link, address, sysctl, route, policyRule, set, table")
+	case len(kinds) > 1:
+		return nil, fmt.Errorf("it has two kinds, %s and %s: write an object for each", kinds[0], kinds[1])
+	}
 	switch {
 	case w.Link != nil:
 		return *w.Link, nil
@@ -153,11 +163,31 @@ func (w wireObject) decode(p *Plan) (Object, error) {
 		return w.PolicyRule.decode()
 	case w.Set != nil:
 		return w.Set.decode()
-	case w.Table != nil:
-		return w.Table.decode(p)
 	default:
-		return nil, errors.New("it has no kind: name one of link, address, sysctl, route, policyRule, set, table")
+		return w.Table.decode(p)
 	}
+}
+
+// kinds returns the names of the fields that are set.
+func (w wireObject) kinds() []string {
+	var names []string
+	for _, kind := range []struct {
+		name string
+		set  bool
+	}{
+		{"link", w.Link != nil},
+		{"address", w.Address != nil},
+		{"sysctl", w.Sysctl != nil},
+		{"route", w.Route != nil},
+		{"policyRule", w.PolicyRule != nil},
+		{"set", w.Set != nil},
+		{"table", w.Table != nil},
+	} {
+		if kind.set {
+			names = append(names, kind.name)
+		}
+	}
+	return names
 }
 
 func encodeRoute(r Route) wireRoute {
@@ -170,23 +200,33 @@ func (w wireRoute) decode() (Object, error) {
 }
 
 func encodePolicyRule(r PolicyRule) wirePolicyRule {
-	mark := ""
-	if r.Mark != (MarkBits{}) {
-		mark = r.Mark.String()
+	w := wirePolicyRule{
+		ID: r.ID, Family: r.Family.String(), In: written(string(r.In)), Any: r.Any,
+		Table: r.Table, Goto: r.Goto, Priority: r.Priority, Why: r.Why, From: r.From,
 	}
-	return wirePolicyRule{r.ID, r.Family.String(), r.Source, r.Destination, r.In, mark, r.Any, r.Table, r.Goto, r.Priority, r.Why, r.From}
+	if r.Source != (netip.Prefix{}) {
+		w.Source = written(r.Source.String())
+	}
+	if r.Destination != (netip.Prefix{}) {
+		w.Destination = written(r.Destination.String())
+	}
+	if r.Mark != (MarkBits{}) {
+		w.Mark = written(r.Mark.String())
+	}
+	return w
 }
 
 func (w wirePolicyRule) decode() (Object, error) {
+	r := PolicyRule{ID: w.ID, Any: w.Any, Table: w.Table, Goto: w.Goto, Priority: w.Priority, Why: w.Why, From: w.From}
 	family, err := word(w.Family, IPv4, IPv6)
-	if err != nil {
-		return nil, err
-	}
-	var mark MarkBits
-	if w.Mark != "" {
-		mark, err = parseMarkBits(w.Mark)
-	}
-	return PolicyRule{w.ID, family, w.Source, w.Destination, w.In, mark, w.Any, w.Table, w.Goto, w.Priority, w.Why, w.From}, err
+	r.Family = family
+	return r, errors.Join(
+		err,
+		decodeMember("source", &r.Source, w.Source, netip.ParsePrefix),
+		decodeMember("destination", &r.Destination, w.Destination, netip.ParsePrefix),
+		decodeMember("in", &r.In, w.In, func(text string) (Interface, error) { return Interface(text), nil }),
+		decodeMember("mark", &r.Mark, w.Mark, parseMarkBits),
+	)
 }
 
 func (w wireSet) decode() (Object, error) {

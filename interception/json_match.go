@@ -3,31 +3,63 @@
 package interception
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 )
 
-// wireMatch has each condition as its set's text, after a "!" for Not; "" for no condition.
+// wireText is a text that JSON may leave out. A text that is there and empty, or null, differs from
+// one that is left out: a list that turned out empty must not become "no condition".
+type wireText struct {
+	text    string
+	present bool
+}
+
+// written returns a text that is there, unless it is "".
+func written(text string) wireText { return wireText{text, text != ""} }
+
+// MarshalJSON writes the text.
+func (t wireText) MarshalJSON() ([]byte, error) { return json.Marshal(t.text) }
+
+// UnmarshalJSON reads what is there.
+func (t *wireText) UnmarshalJSON(data []byte) error {
+	*t = wireText{present: true}
+	return json.Unmarshal(data, &t.text)
+}
+
+// check refuses a text that is there and says nothing.
+func (t wireText) check(member string) error {
+	switch {
+	case t.present && t.text == "":
+		return fmt.Errorf("%s is empty: leave it out to match all, or leave out the rule to match nothing", member)
+	case t.text == "!":
+		return fmt.Errorf(`%s has nothing after the "!": leave it out to match all`, member)
+	default:
+		return nil
+	}
+}
+
+// wireMatch has each condition as its set's text, after a "!" for Not.
 type wireMatch struct {
-	Family    string `json:"family,omitempty"`
-	In        string `json:"in,omitempty"`
-	Out       string `json:"out,omitempty"`
-	Src       string `json:"src,omitempty"`
-	Dst       string `json:"dst,omitempty"`
-	SrcSet    string `json:"srcSet,omitempty"`
-	DstSet    string `json:"dstSet,omitempty"`
-	Protocol  string `json:"protocol,omitempty"`
-	SrcPort   string `json:"sport,omitempty"`
-	DstPort   string `json:"dport,omitempty"`
-	Flags     string `json:"flags,omitempty"`
-	UID       string `json:"uid,omitempty"`
-	GID       string `json:"gid,omitempty"`
-	Mark      string `json:"mark,omitempty"`
-	ConnMark  string `json:"connmark,omitempty"`
-	State     string `json:"state,omitempty"`
-	Direction string `json:"direction,omitempty"`
+	Family    wireText `json:"family,omitzero"`
+	In        wireText `json:"in,omitzero"`
+	Out       wireText `json:"out,omitzero"`
+	Src       wireText `json:"src,omitzero"`
+	Dst       wireText `json:"dst,omitzero"`
+	SrcSet    wireText `json:"srcSet,omitzero"`
+	DstSet    wireText `json:"dstSet,omitzero"`
+	Protocol  wireText `json:"protocol,omitzero"`
+	SrcPort   wireText `json:"sport,omitzero"`
+	DstPort   wireText `json:"dport,omitzero"`
+	Flags     wireText `json:"flags,omitzero"`
+	UID       wireText `json:"uid,omitzero"`
+	GID       wireText `json:"gid,omitzero"`
+	Mark      wireText `json:"mark,omitzero"`
+	ConnMark  wireText `json:"connmark,omitzero"`
+	State     wireText `json:"state,omitzero"`
+	Direction wireText `json:"direction,omitzero"`
 }
 
 func encodeMatch(m Match) wireMatch {
@@ -37,25 +69,25 @@ func encodeMatch(m Match) wireMatch {
 		UID: m.UID.wire(), GID: m.GID.wire(), Mark: m.Mark.wire(), ConnMark: m.ConnMark.wire(), State: m.State.wire(),
 	}
 	if m.Family != BothFamilies {
-		w.Family = m.Family.String()
+		w.Family = written(m.Family.String())
 	}
 	if m.Direction != AnyDirection {
-		w.Direction = m.Direction.String()
+		w.Direction = written(m.Direction.String())
 	}
 	if m.L4.Protocol() != AnyProtocol {
-		w.Protocol = m.L4.Protocol().String()
+		w.Protocol = written(m.L4.Protocol().String())
 	}
 	return w
 }
 
-func (c Condition[S]) wire() string {
+func (c Condition[S]) wire() wireText {
 	switch {
 	case !c.present:
-		return ""
+		return wireText{}
 	case c.negated:
-		return "!" + c.set.String()
+		return wireText{"!" + c.set.String(), true}
 	default:
-		return c.set.String()
+		return wireText{c.set.String(), true}
 	}
 }
 
@@ -63,48 +95,51 @@ func (w wireMatch) decode(p *Plan) (Match, error) {
 	var m Match
 	var errs []error
 	try := func(err error) { errs = append(errs, err) }
-	var err error
-	if w.Family != "" {
-		m.Family, err = word(w.Family, IPv4, IPv6)
-		try(err)
-	}
-	if w.Protocol != "" {
-		m.L4.protocol, err = word(w.Protocol, ProtocolTCP, ProtocolUDP)
-		try(err)
-	}
-	if w.Direction != "" {
-		m.Direction, err = word(w.Direction, DirectionOriginal, DirectionReply)
-		try(err)
-	}
-	try(decodeCondition(&m.In, w.In, parsePatterns))
-	try(decodeCondition(&m.Out, w.Out, parsePatterns))
-	try(decodeCondition(&m.Src, w.Src, ParsePrefixSet))
-	try(decodeCondition(&m.Dst, w.Dst, ParsePrefixSet))
-	try(decodeCondition(&m.SrcSet, w.SrcSet, p.parseSetRef))
-	try(decodeCondition(&m.DstSet, w.DstSet, p.parseSetRef))
-	try(decodeCondition(&m.L4.src, w.SrcPort, parseRanges[Port]))
-	try(decodeCondition(&m.L4.dst, w.DstPort, parseRanges[Port]))
-	try(decodeCondition(&m.L4.flags, w.Flags, parseTCPFlags))
-	try(decodeCondition(&m.UID, w.UID, parseRanges[UID]))
-	try(decodeCondition(&m.GID, w.GID, parseRanges[GID]))
-	try(decodeCondition(&m.Mark, w.Mark, parseMarkBits))
-	try(decodeCondition(&m.ConnMark, w.ConnMark, parseMarkBits))
-	try(decodeCondition(&m.State, w.State, func(text string) (ConnState, error) {
+	try(decodeWord("family", &m.Family, w.Family, IPv4, IPv6))
+	try(decodeWord("protocol", &m.L4.protocol, w.Protocol, ProtocolTCP, ProtocolUDP))
+	try(decodeWord("direction", &m.Direction, w.Direction, DirectionOriginal, DirectionReply))
+	try(decodeCondition("in", &m.In, w.In, parsePatterns))
+	try(decodeCondition("out", &m.Out, w.Out, parsePatterns))
+	try(decodeCondition("src", &m.Src, w.Src, ParsePrefixSet))
+	try(decodeCondition("dst", &m.Dst, w.Dst, ParsePrefixSet))
+	try(decodeCondition("srcSet", &m.SrcSet, w.SrcSet, p.parseSetRef))
+	try(decodeCondition("dstSet", &m.DstSet, w.DstSet, p.parseSetRef))
+	try(decodeCondition("sport", &m.L4.src, w.SrcPort, parseRanges[Port]))
+	try(decodeCondition("dport", &m.L4.dst, w.DstPort, parseRanges[Port]))
+	try(decodeCondition("flags", &m.L4.flags, w.Flags, parseTCPFlags))
+	try(decodeCondition("uid", &m.UID, w.UID, parseRanges[UID]))
+	try(decodeCondition("gid", &m.GID, w.GID, parseRanges[GID]))
+	try(decodeCondition("mark", &m.Mark, w.Mark, parseMarkBits))
+	try(decodeCondition("connmark", &m.ConnMark, w.ConnMark, parseMarkBits))
+	try(decodeCondition("state", &m.State, w.State, func(text string) (ConnState, error) {
 		return parseBits(text, StateNew, StateEstablished, StateRelated, StateInvalid, StateUntracked)
 	}))
 	return m, errors.Join(errs...)
 }
 
-func decodeCondition[S Operand](into *Condition[S], text string, parse func(string) (S, error)) error {
-	if text == "" {
-		return nil
+func decodeCondition[S Operand](member string, into *Condition[S], from wireText, parse func(string) (S, error)) error {
+	return decodeMember(member, into, from, func(text string) (Condition[S], error) {
+		text, negated := strings.CutPrefix(text, "!")
+		set, err := parse(text)
+		return Condition[S]{set: set, present: true, negated: negated}, err
+	})
+}
+
+func decodeWord[T fmt.Stringer](member string, into *T, from wireText, values ...T) error {
+	return decodeMember(member, into, from, func(text string) (T, error) { return word(text, values...) })
+}
+
+// decodeMember stores what a member says, if it is there. Errors name the member and quote it.
+func decodeMember[T any](member string, into *T, from wireText, parse func(string) (T, error)) error {
+	err := from.check(member)
+	if err != nil || !from.present {
+		return err
 	}
-	text, negated := strings.CutPrefix(text, "!")
-	set, err := parse(text)
+	value, err := parse(from.text)
 	if err != nil {
-		return fmt.Errorf("condition %q: %w", text, err)
+		return fmt.Errorf("%s %s: %w", member, quoteBriefly(from.text), err)
 	}
-	*into = Condition[S]{set: set, present: true, negated: negated}
+	*into = value
 	return nil
 }
 

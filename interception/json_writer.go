@@ -10,7 +10,11 @@ import (
 // jsonWriter writes a plan, and its tables in the form of [wireTable] and the types below it, as
 // encoding/json would. But encoding/json first prepares encoders for seven types with 44 fields,
 // which takes longer than all the writing in a program that writes one plan.
-type jsonWriter struct{ bytes []byte }
+type jsonWriter struct {
+	bytes []byte
+	// errs are conditions that the form cannot express.
+	errs []error
+}
 
 // open begins an object or a list, as a member unless name is "".
 func (w *jsonWriter) open(name string, bracket byte) {
@@ -89,7 +93,7 @@ func (w *jsonWriter) entry(e Entry) {
 	w.text("id", string(e.ID))
 	w.text("hook", e.Hook.String())
 	w.number("offset", int64(e.Offset))
-	w.match(e.Match)
+	w.match(place{kind: "entry", name: string(e.ID)}, e.Match)
 	w.text("chain", string(e.Chain))
 	w.text("why", e.Why)
 }
@@ -101,7 +105,7 @@ func (w *jsonWriter) chain(c Chain) {
 
 func (w *jsonWriter) rule(r Rule) {
 	w.text("id", string(r.ID))
-	w.match(r.Match)
+	w.match(place{kind: "rule", name: string(r.ID)}, r.Match)
 	w.action(encodeAction(r.Action))
 	w.text("why", r.Why)
 	writeList(w, "from", r.From, w.source)
@@ -129,11 +133,11 @@ func (w *jsonWriter) action(a wireAction) {
 }
 
 // match leaves out a match without conditions.
-func (w *jsonWriter) match(m Match) {
+func (w *jsonWriter) match(at place, m Match) {
 	before := len(w.bytes)
 	w.open("match", '{')
 	empty := len(w.bytes)
-	w.conditions(encodeMatch(m))
+	w.conditions(at, encodeMatch(m))
 	if len(w.bytes) == empty {
 		w.bytes = w.bytes[:before]
 		return
@@ -141,22 +145,33 @@ func (w *jsonWriter) match(m Match) {
 	w.close('}')
 }
 
-func (w *jsonWriter) conditions(m wireMatch) {
-	w.optional("family", m.Family)
-	w.optional("in", m.In)
-	w.optional("out", m.Out)
-	w.optional("src", m.Src)
-	w.optional("dst", m.Dst)
-	w.optional("srcSet", m.SrcSet)
-	w.optional("dstSet", m.DstSet)
-	w.optional("protocol", m.Protocol)
-	w.optional("sport", m.SrcPort)
-	w.optional("dport", m.DstPort)
-	w.optional("flags", m.Flags)
-	w.optional("uid", m.UID)
-	w.optional("gid", m.GID)
-	w.optional("mark", m.Mark)
-	w.optional("connmark", m.ConnMark)
-	w.optional("state", m.State)
-	w.optional("direction", m.Direction)
+// condition leaves out a condition that is not there. One with an empty set is an error: the plan
+// is not valid, and what is written must not read as another plan.
+func (w *jsonWriter) condition(at place, name string, text wireText) {
+	if err := text.check(name); err != nil {
+		w.errs = append(w.errs, &PlanError{At: at.String(), Err: err})
+	}
+	if text.present {
+		w.text(name, text.text)
+	}
+}
+
+func (w *jsonWriter) conditions(at place, m wireMatch) {
+	w.condition(at, "family", m.Family)
+	w.condition(at, "in", m.In)
+	w.condition(at, "out", m.Out)
+	w.condition(at, "src", m.Src)
+	w.condition(at, "dst", m.Dst)
+	w.condition(at, "srcSet", m.SrcSet)
+	w.condition(at, "dstSet", m.DstSet)
+	w.condition(at, "protocol", m.Protocol)
+	w.condition(at, "sport", m.SrcPort)
+	w.condition(at, "dport", m.DstPort)
+	w.condition(at, "flags", m.Flags)
+	w.condition(at, "uid", m.UID)
+	w.condition(at, "gid", m.GID)
+	w.condition(at, "mark", m.Mark)
+	w.condition(at, "connmark", m.ConnMark)
+	w.condition(at, "state", m.State)
+	w.condition(at, "direction", m.Direction)
 }

@@ -210,6 +210,21 @@ func TestARecordNeedsAPlan(t *testing.T) {
 	}
 }
 
+// The record of a plan with an empty condition would read as a plan that matches more.
+func TestARecordKeepsNoOtherPlan(t *testing.T) {
+	t.Parallel()
+	j, r := newJournal(t), record(t, "0a1b", "eth0")
+	rule := interception.Rule{
+		ID: "r", Match: interception.Match{UID: interception.Is(interception.UIDs())}, Action: interception.Return{}, Why: "why",
+	}
+	r.Plan = &interception.Plan{Owner: "istio-cni", Objects: []interception.Object{
+		interception.Table{Kind: interception.NAT, Chains: []interception.Chain{{Name: "a", Rules: []interception.Rule{rule}}}},
+	}}
+	if err := j.Write(r); !errors.Is(err, journal.ErrRecord) || !errors.Is(err, interception.ErrPlan) {
+		t.Errorf("Write = %v, want ErrRecord and ErrPlan", err)
+	}
+}
+
 // A relative path would depend on the directory in which the container runtime starts the plugin.
 func TestAJournalNeedsADirectory(t *testing.T) {
 	t.Parallel()
