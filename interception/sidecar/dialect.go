@@ -69,18 +69,15 @@ type IgnoredKey struct {
 // [Mesh.Decide] does.
 //
 // The error joins a [*interception.ParseError] for each invalid value, and the redirect is then the
-// zero one. It wraps [ErrDialect] if [Dialect.Validate] refuses the dialect. The warnings, in a
-// fixed order, are about valid values without an effect, and about ordinary init containers that
-// have no network because the proxy starts after them.
+// zero one. It wraps [ErrDialect] if [Dialect.Validate] refuses the dialect, except for a Default
+// that this pod does not need. The warnings, in a fixed order, are about valid values without an
+// effect, and about ordinary init containers that have no network because the proxy starts after
+// them.
 func (d Dialect) Parse(pod interception.Pod) (Redirect, []interception.Warning, error) {
-	if err := d.Validate(); err != nil {
+	if err := d.validateKeys(); err != nil {
 		return Redirect{}, nil, err
 	}
-	p := parser{dialect: d, pod: pod, redirect: d.Base}
-	p.redirect.Sources = maps.Clone(d.Base.Sources)
-	if p.redirect.Sources == nil {
-		p.redirect.Sources = map[Parameter][]interception.Source{}
-	}
+	p := parser{dialect: d, pod: pod, redirect: d.base()}
 	p.container, _ = pod.Container(d.Membership.ProxyContainer)
 	for _, field := range d.Fields {
 		p.field(field)
@@ -94,6 +91,16 @@ func (d Dialect) Parse(pod interception.Pod) (Redirect, []interception.Warning, 
 	}
 	p.initContainers()
 	return p.redirect, p.warnings, nil
+}
+
+// base returns a copy of Base that shares no provenance with it.
+func (d Dialect) base() Redirect {
+	r := d.Base
+	r.Sources = map[Parameter][]interception.Source{}
+	for parameter, sources := range d.Base.Sources {
+		r.Sources[parameter] = slices.Clone(sources)
+	}
+	return r
 }
 
 type parser struct {
@@ -125,6 +132,10 @@ func (p *parser) field(f Field) {
 		p.warn(source, fmt.Sprintf("it has no effect: %v", err))
 		source = interception.Source{Kind: interception.SourceDefault, Key: f.Keys[0], Value: f.Default}
 		err = f.Set(&p.redirect, source.Value)
+	}
+	if err != nil && source.Kind == interception.SourceDefault {
+		p.errs = append(p.errs, defaultError(f, err))
+		return
 	}
 	if err != nil {
 		p.errs = append(p.errs, &interception.ParseError{Source: source, Err: err})
@@ -204,9 +215,29 @@ func (d Dialect) knows(annotation string) bool {
 	})
 }
 
-// Validate returns every mistake that would make a pod's key or value have no effect, joined, each
-// wrapping [ErrDialect], or nil. It calls no function of the dialect.
+// Validate returns every mistake that would make a pod's key or value have no effect, and every
+// Default that its Set refuses, joined, each wrapping [ErrDialect], or nil. It calls the Set of each
+// field, on a copy of Base.
 func (d Dialect) Validate() error {
+	if err := d.validateKeys(); err != nil {
+		return err
+	}
+	var errs []error
+	r := d.base()
+	for _, f := range d.Fields {
+		if err := f.Set(&r, f.Default); err != nil {
+			errs = append(errs, defaultError(f, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// defaultError is a mistake of the mesh: no pod has written the value.
+func defaultError(f Field, err error) error {
+	return fmt.Errorf("%w: the default %q of %s: %w", ErrDialect, f.Default, f.Keys[0], err)
+}
+
+func (d Dialect) validateKeys() error {
 	var errs []error
 	for i, f := range d.Fields {
 		if err := d.Membership.fieldMistake(f); err != nil { // most dialects are valid, and this runs for each pod

@@ -54,6 +54,46 @@ func TestMistakesInDialects(t *testing.T) {
 	}
 }
 
+// A default that Set refuses is a mistake of the mesh: no pod has written it.
+func TestDefaultsAreValid(t *testing.T) {
+	t.Parallel()
+	d := Dialect{Fields: []Field{{
+		Parameter: ParameterMode, Kind: interception.SourceAnnotation, Keys: []string{"mesh.example/mode"}, Default: "bogus",
+		Set: func(_ *Redirect, value string) error {
+			if value != "REDIRECT" {
+				return errors.New("no such mode")
+			}
+			return nil
+		},
+	}}}
+	_, _, parseErr := d.Parse(interception.Pod{})
+	for name, err := range map[string]error{"Validate": d.Validate(), "Parse": parseErr} {
+		var pods *interception.ParseError
+		if !errors.Is(err, ErrDialect) || errors.As(err, &pods) || !strings.Contains(err.Error(), `default "bogus" of mesh.example/mode`) {
+			t.Errorf("%s = %v, want ErrDialect about the default", name, err)
+		}
+	}
+	pod := interception.Pod{Annotations: map[string]string{"mesh.example/mode": "REDIRECT"}}
+	if _, _, err := d.Parse(pod); err != nil {
+		t.Errorf("Parse of a pod that names a mode = %v", err)
+	}
+}
+
+// Programs edit what Parse returned, while another goroutine parses the next pod.
+func TestParseSharesNothingWithTheDialect(t *testing.T) {
+	t.Parallel()
+	want := interception.Source{Kind: interception.SourceDialect, Key: "base"}
+	d := Dialect{Base: Redirect{Sources: map[Parameter][]interception.Source{ParameterDNS: {want}}}}
+	r, _, err := d.Parse(interception.Pod{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Sources[ParameterDNS][0].Key = "edited"
+	if got := d.Base.Sources[ParameterDNS][0]; got != want {
+		t.Errorf("the dialect's source is now %v", got)
+	}
+}
+
 // A mesh may use the prefix of its traffic settings for its membership keys.
 func TestMembershipKeysHaveAnEffect(t *testing.T) {
 	t.Parallel()

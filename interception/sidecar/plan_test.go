@@ -112,20 +112,35 @@ func TestPlanWholeFamily(t *testing.T) {
 	}
 }
 
+func TestContradictionsQuoteTheValue(t *testing.T) {
+	t.Parallel()
+	err := Redirect{Mode: 7, Existing: 9}.Validate()
+	for _, want := range []string{"mode 7 is unknown", "Existing 9 is unknown"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Validate = %v, want %q", err, want)
+		}
+	}
+}
+
 func TestPlanRefusesContradictions(t *testing.T) {
 	t.Parallel()
+	everyUID := interception.RangesOf(interception.Range[interception.UID]{First: 0, Last: ^interception.UID(0)})
+	everyGID := interception.RangesOf(interception.Range[interception.GID]{First: 0, Last: ^interception.GID(0)})
 	for name, r := range map[string]Redirect{
-		"unknown mode":          {Mode: 7},
-		"no inbound port":       {Inbound: Inbound{Include: interception.AllPorts()}},
-		"no outbound port":      {Proxy: Proxy{UIDs: interception.UIDs(1)}, Outbound: Outbound{Include: interception.AllPrefixes()}},
-		"no identity":           {Proxy: Proxy{OutboundPort: 1}, Outbound: Outbound{Include: interception.AllPrefixes()}},
-		"no identity for DNS":   {DNS: DNSCapture{Port: 1}},
-		"unknown existing":      {Existing: 9},
-		"many sources for lo":   {Proxy: Proxy{PassthroughSources: interception.Prefixes(netip.MustParsePrefix("2001:db8::/123"))}},
-		"tproxy without marks":  {Mode: ModeTProxy},
-		"one port for all":      {Proxy: Proxy{OutboundPort: 15001, InboundPort: 15001, TunnelPort: 15001}, DNS: DNSCapture{Port: 15001}},
-		"DNS to the proxy":      {Proxy: Proxy{UIDs: interception.UIDs(1), OutboundPort: 15001}, DNS: DNSCapture{Port: 15001}},
-		"no identity for ports": {Proxy: Proxy{OutboundPort: 1}, Outbound: Outbound{IncludePorts: interception.Ports(1)}},
+		"unknown mode":           {Mode: 7},
+		"no inbound port":        {Inbound: Inbound{Include: interception.AllPorts()}},
+		"no outbound port":       {Proxy: Proxy{UIDs: interception.UIDs(1)}, Outbound: Outbound{Include: interception.AllPrefixes()}},
+		"no identity":            {Proxy: Proxy{OutboundPort: 1}, Outbound: Outbound{Include: interception.AllPrefixes()}},
+		"no identity for DNS":    {DNS: DNSCapture{Port: 1}},
+		"unknown existing":       {Existing: 9},
+		"many sources for lo":    {Proxy: Proxy{PassthroughSources: interception.Prefixes(netip.MustParsePrefix("2001:db8::/123"))}},
+		"tproxy without marks":   {Mode: ModeTProxy},
+		"one port for all":       {Proxy: Proxy{OutboundPort: 15001, InboundPort: 15001, TunnelPort: 15001}, DNS: DNSCapture{Port: 15001}},
+		"DNS to the proxy":       {Proxy: Proxy{UIDs: interception.UIDs(1), OutboundPort: 15001}, DNS: DNSCapture{Port: 15001}},
+		"no identity for ports":  {Proxy: Proxy{OutboundPort: 1}, Outbound: Outbound{IncludePorts: interception.Ports(1)}},
+		"everybody is the proxy": {Proxy: Proxy{UIDs: everyUID, OutboundPort: 1}, Outbound: Outbound{Include: interception.AllPrefixes()}},
+		"every group is":         {Proxy: Proxy{GIDs: everyGID, OutboundPort: 1}, Outbound: Outbound{IncludePorts: interception.Ports(1)}},
+		"everybody asks for DNS": {Proxy: Proxy{UIDs: everyUID}, DNS: DNSCapture{Port: 1}},
 	} {
 		if plan, err := Plan(r, interception.Facts{}, "test-mesh"); !errors.Is(err, ErrRedirect) || plan != nil {
 			t.Errorf("%s: Plan = %v, want ErrRedirect", name, err)

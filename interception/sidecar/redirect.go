@@ -62,7 +62,7 @@ func (m Mode) String() string {
 type Proxy struct {
 	// UIDs and GIDs are the users and groups that the proxy runs as. A connection of one of these
 	// users or groups is the proxy's own and is not captured. One of the two must be set when
-	// outbound traffic is captured.
+	// outbound traffic is captured, and neither may have every id.
 	UIDs interception.UIDSet
 	GIDs interception.GIDSet
 	// OutboundPort receives captured connections from the pod.
@@ -90,6 +90,9 @@ func (p Proxy) passthroughAddresses() []netip.Addr {
 	}
 	return addresses
 }
+
+// everybody reports whether all users or all groups count as the proxy.
+func (p Proxy) everybody() bool { return p.UIDs.IsAll() || p.GIDs.IsAll() }
 
 // manyPassthrough reports whether there are more IPv6 passthrough sources than a plan adds to lo.
 func (p Proxy) manyPassthrough() bool {
@@ -239,8 +242,12 @@ func (r Redirect) Validate() error {
 		there bool
 		says  string
 	}{
-		{r.Mode > ModeTProxy, "the mode is unknown: use ModeRedirect or ModeTProxy"},
-		{r.Existing > ExistingSpare, "Existing is unknown: use ExistingCapture or ExistingSpare"},
+		{r.Mode > ModeTProxy, fmt.Sprintf("%s is unknown: use ModeRedirect or ModeTProxy", r.Mode)},
+		{r.Existing > ExistingSpare, fmt.Sprintf("Existing %d is unknown: use ExistingCapture or ExistingSpare", r.Existing)},
+		{
+			r.Proxy.everybody() && (r.capturesOutbound() || r.capturesDNS()),
+			"Proxy.UIDs or Proxy.GIDs has every id: all traffic would be the proxy's own, and none captured",
+		},
 		{
 			!r.Inbound.Include.IsEmpty() && r.Proxy.InboundPort == 0,
 			"inbound ports are captured, but Proxy.InboundPort is not set: name the port where the proxy takes them",
