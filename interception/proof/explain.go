@@ -78,8 +78,8 @@ type Explanation struct {
 // missing listener or route makes no region, and packets that routing discards before a rule
 // decides are left out, as are marks, zones and logging.
 //
-// The errors are those of invalid rules ([interception.ErrPlan]) or worlds ([trace.ErrWorld]), and
-// [ErrTooLarge].
+// The errors are those of invalid rules ([interception.ErrPlan]) or worlds ([trace.ErrWorld]),
+// [ErrQuery] for a link that the world does not have, and [ErrTooLarge].
 func Explain[R Rules](rules R, q Query, o Options) (Explanation, error) {
 	s, err := subjectOf(rules)
 	if err != nil {
@@ -96,6 +96,9 @@ func explain(s subject, q Query, o Options) (Explanation, error) {
 	live := &members{}
 	e, world, err := newQuestion(o.maxNodes()).prepare(s, o.world(s.plans()...), live)
 	if err != nil {
+		return Explanation{}, err
+	}
+	if err := e.checkLink(q.Link); err != nil {
 		return Explanation{}, err
 	}
 	e.explaining = true

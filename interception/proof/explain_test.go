@@ -3,6 +3,8 @@
 package proof_test
 
 import (
+	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -97,7 +99,7 @@ DIRECTION  WHEN         EFFECT                        RULE                      
 in         in eth0 tcp  captured: redirect to :15001  nat/inbound[0] reroute.capture  connections of virtual machines go to the proxy
                                                                                         from annotation istio.io/reroute-virtual-interfaces="eth0"
 `},
-		{"default", "in out link nonesuch", `
+		{"default", "out link eth0", `
 no packet is as the query asks
 `},
 	} {
@@ -108,16 +110,47 @@ no packet is as the query asks
 	}
 }
 
+// A misspelt link must not look like an answer: no packet would be as the query asks.
+func TestExplainRefusesUnknownLinks(t *testing.T) {
+	t.Parallel()
+	plan := &interception.Plan{Owner: "test-mesh"}
+	for _, link := range []interception.Interface{"eht0", "lo"} {
+		_, err := proof.Explain(plan, proof.Query{Link: link}, proof.Options{})
+		if !errors.Is(err, proof.ErrQuery) || !strings.Contains(err.Error(), strconv.Quote(string(link))) || !strings.Contains(err.Error(), "(eth0)") {
+			t.Errorf("link %s: %v, want ErrQuery with the links that there are", link, err)
+		}
+	}
+	if _, err := proof.Explain(plan, proof.Query{Link: "eth0"}, proof.Options{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestANilPlanIsInvalid(t *testing.T) {
+	t.Parallel()
+	if _, err := proof.Explain[*interception.Plan](nil, proof.Query{}, proof.Options{}); !errors.Is(err, interception.ErrPlan) {
+		t.Errorf("Explain = %v, want ErrPlan", err)
+	}
+}
+
 func TestParseQuery(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"sideways":       `invalid query: "sideways": write in, out, tcp, udp, v4, v6, all, or one of port, from, to, uid, gid, link and a value`,
-		"port":           `invalid query: "port": write in, out, tcp, udp, v4, v6, all, or one of port, from, to, uid, gid, link and a value`,
-		"colour red":     `invalid query: "colour red": "colour" is not a word of a query: write in, out, tcp, udp, v4, v6, all, port, from, to, uid, gid or link`,
-		"port 65536":     `invalid query: "port 65536": "65536" is neither a port nor a range of ports: write decimal numbers from 0 to 65535, such as 80,8000-8999`,
-		"port ,":         `invalid query: "port ,": `,
-		"to example":     `invalid query: "to example": "example" is neither an address nor a prefix such as 10.0.0.0/8`,
-		"from fe80::1%e": `invalid query: "from fe80::1%e": "fe80::1%e" has a zone: leave it out`,
+		"sideways":              `invalid query: "sideways": write in, out, tcp, udp, v4, v6, all, or one of port, from, to, uid, gid, link and a value`,
+		"port":                  `invalid query: "port": write in, out, tcp, udp, v4, v6, all, or one of port, from, to, uid, gid, link and a value`,
+		"colour red":            `invalid query: "colour red": "colour" is not a word of a query: write in, out, tcp, udp, v4, v6, all, port, from, to, uid, gid or link`,
+		"port 65536":            `invalid query: "port 65536": "65536" is neither a port nor a range of ports: write decimal numbers from 0 to 65535, such as 80,8000-8999`,
+		"port ,":                `invalid query: "port ,": `,
+		"to example":            `invalid query: "to example": "example" is neither an address nor a prefix such as 10.0.0.0/8`,
+		"tcp udp":               `invalid query: "tcp" and "udp": write one of them`,
+		"in tcp out":            `invalid query: "in" and "out": write one of them`,
+		"v4 v6":                 `invalid query: "v4" and "v6": write one of them`,
+		"link a link b":         `invalid query: "link a" and "link b": write one of them`,
+		"uid 1 uid 2":           `invalid query: "uid 1" and "uid 2": write one of them`,
+		"gid 1 gid 2":           `invalid query: "gid 1" and "gid 2": write one of them`,
+		"port 1 port 2":         `invalid query: "port 1" and "port 2": write one of them`,
+		"to ::1 to ::2":         `invalid query: "to ::1" and "to ::2": write one of them`,
+		"from ::1 tcp from ::2": `invalid query: "from ::1" and "from ::2": write one of them`,
+		"from fe80::1%e":        `invalid query: "from fe80::1%e": "fe80::1%e" has a zone: leave it out`,
 	} {
 		if _, err := proof.ParseQuery(text); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)

@@ -53,7 +53,8 @@ type Query struct {
 	// UID and GID are those of the sending socket; packets that come in by a link meet neither.
 	UID interception.Condition[interception.UIDSet]
 	GID interception.Condition[interception.GIDSet]
-	// Link is the incoming link; packets of a socket do not meet it.
+	// Link is the incoming link; packets of a socket do not meet it. It must be one of the world's,
+	// other than lo.
 	Link interception.Interface
 	// All adds packets that open no connection, and those of known flows.
 	All bool
@@ -63,12 +64,17 @@ type Query struct {
 // the words "in", "out", "tcp", "udp", "v4", "v6" and "all" (for Query.All), and the pairs "port
 // N", "from PREFIX", "to PREFIX", "uid N", "gid N", "link NAME". PREFIX may be an address; N is a
 // number, a range ("80-90") or a list of both ("80-90,443"). The empty text is the zero Query. The
-// error is [ErrQuery], and quotes the word.
+// error is [ErrQuery], and quotes the word. Two words that answer one question, such as "tcp udp" or
+// "port 80 port 81", are an error, which quotes both.
 func ParseQuery(text string) (Query, error) {
 	var q Query
 	words := strings.Fields(text)
+	said := map[string]string{}
 	for len(words) > 0 {
 		if q.word(words[0]) {
+			if err := sayOnce(said, wordQuestion(words[0]), words[0]); err != nil {
+				return Query{}, err
+			}
 			words = words[1:]
 			continue
 		}
@@ -79,9 +85,35 @@ func ParseQuery(text string) (Query, error) {
 		if err := q.pair(words[0], words[1]); err != nil {
 			return Query{}, fmt.Errorf("%w: %q: %w", ErrQuery, words[0]+" "+words[1], err)
 		}
+		if err := sayOnce(said, words[0], words[0]+" "+words[1]); err != nil {
+			return Query{}, err
+		}
 		words = words[2:]
 	}
 	return q, nil
+}
+
+// wordQuestion returns what a word without a value is an answer to.
+func wordQuestion(word string) string {
+	switch word {
+	case "in", "out":
+		return "direction"
+	case "tcp", "udp":
+		return "protocol"
+	case "v4", "v6":
+		return "family"
+	default:
+		return word
+	}
+}
+
+// sayOnce notes the answer to a question. It refuses a second one, which would replace the first.
+func sayOnce(said map[string]string, question, answer string) error {
+	if before, again := said[question]; again {
+		return fmt.Errorf("%w: %q and %q: write one of them", ErrQuery, before, answer)
+	}
+	said[question] = answer
+	return nil
 }
 
 // word parses a word without a value.
@@ -168,6 +200,21 @@ func parsePrefix(value string) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
+// checkLink refuses a link by which nothing arrives, as trace does: no packet would be as the query
+// asks.
+func (e *engine) checkLink(name interception.Interface) error {
+	var names []string
+	for _, l := range e.net.Links {
+		if l.Name == name && name != trace.Loopback().Name || name == "" {
+			return nil
+		}
+		if l.Name != trace.Loopback().Name {
+			names = append(names, string(l.Name))
+		}
+	}
+	return fmt.Errorf("%w: nothing arrives by link %q: name another link of the namespace than lo (%s)", ErrQuery, name, strings.Join(names, ", "))
+}
+
 // asks returns the packets of the query.
 func (e *engine) asks(q Query) ref {
 	start := state{src: own(ownSrc), dst: own(ownDst), owner: hasOwner, mark: mark{own: ^interception.Mark(0)}}
@@ -205,7 +252,7 @@ var (
 	// ErrTooLarge means that the answer would take more memory than Options.MaxNodes allows. It
 	// implies no answer.
 	ErrTooLarge = errors.New("too large to decide")
-	// ErrQuery means that a query is malformed.
+	// ErrQuery means that a query is malformed, or asks about a link that the world does not have.
 	ErrQuery = errors.New("invalid query")
 )
 

@@ -3,7 +3,6 @@
 package proof
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -45,7 +44,7 @@ func subjectOf[R Rules](rules R) (subject, error) {
 		return observed(r)
 	case *interception.Plan:
 		if r == nil {
-			return subject{}, errors.New("the plan is nil: a plan without objects means no rules")
+			return subject{}, r.Validate()
 		}
 		return subject{plan: r, traced: r}, r.Validate()
 	default:

@@ -61,8 +61,13 @@ func Follow(world World, packet Packet, flows Flows) (Journey, error) {
 }
 
 // End returns the last outcome: where the packet ended. Its Answer and Next are the packets that
-// follow, with the Flows of the journey.
-func (j Journey) End() Outcome { return j.Outcomes[len(j.Outcomes)-1] }
+// follow, with the Flows of the journey. The zero Journey has the zero Outcome.
+func (j Journey) End() Outcome {
+	if len(j.Outcomes) == 0 {
+		return Outcome{}
+	}
+	return j.Outcomes[len(j.Outcomes)-1]
+}
 
 // String returns the names of the namespaces in the order of the way, and the end in one line, such
 // as "pod, node, proxy: delivered to ...". For one namespace it is that of its outcome.
@@ -73,7 +78,7 @@ func (j Journey) String() string {
 			names = append(names, o.Namespace)
 		}
 	}
-	if len(j.Outcomes) == 1 {
+	if len(j.Outcomes) <= 1 {
 		return j.End().String()
 	}
 	return strings.Join(names, ", ") + ": " + j.End().String()
@@ -82,7 +87,7 @@ func (j Journey) String() string {
 // Report returns the reports of all outcomes, each after the name of its namespace if there are
 // several.
 func (j Journey) Report() string {
-	if len(j.Outcomes) == 1 {
+	if len(j.Outcomes) <= 1 {
 		return j.End().Report()
 	}
 	var b strings.Builder

@@ -37,6 +37,18 @@ func wire(ends ...string) trace.Wire {
 	return w
 }
 
+// Programs print a Journey beside the error that came with it.
+func TestZeroJourney(t *testing.T) {
+	t.Parallel()
+	var none trace.Journey
+	if got, want := none.String(), (trace.Outcome{}).String(); got != want {
+		t.Errorf("String = %q, want %q", got, want)
+	}
+	if none.End().Verdict != 0 || none.Report() == "" {
+		t.Errorf("End = %v, Report = %q", none.End(), none.Report())
+	}
+}
+
 // nodeWorld is a client and a server, each at a wire to a node that forwards.
 func nodeWorld() trace.World {
 	client := place("client", "eth0 10.244.0.2/30 fd00:10:244::2/126")

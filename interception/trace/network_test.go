@@ -407,14 +407,18 @@ func TestLiveSets(t *testing.T) {
 		return world
 	}
 	pods := trace.LiveSet{Owner: plan.Owner, Name: "pods"}
-	for name, world := range map[string]trace.World{
-		"another owner":  wrong(trace.LiveSet{Owner: "other-plan", Name: "pods"}),
-		"another name":   wrong(trace.LiveSet{Owner: plan.Owner, Name: "nodes"}),
-		"another family": wrong(trace.LiveSet{Owner: plan.Owner, Name: "pods", Members: set("fd00::/8")}),
-		"given twice":    wrong(pods, pods),
+	fixed := build(t, func(b *interception.Builder) { b.Set("pods", set("10.0.0.0/8"), "why") })
+	ofFixed := pod(fixed)
+	ofFixed.Namespaces[0].LiveSets = []trace.LiveSet{{Owner: fixed.Owner, Name: "pods"}}
+	for want, world := range map[string]trace.World{
+		"no plan of that owner":     wrong(trace.LiveSet{Owner: "other-plan", Name: "pods"}),
+		"has no such set":           wrong(trace.LiveSet{Owner: plan.Owner, Name: "nodes"}),
+		"must be of v4: fd00::/8":   wrong(trace.LiveSet{Owner: plan.Owner, Name: "pods", Members: set("fd00::/8")}),
+		"its members are given twi": wrong(pods, pods),
+		"it is fixed":               ofFixed,
 	} {
-		if _, err := trace.Trace(world, tcp); !errors.Is(err, trace.ErrWorld) || !strings.Contains(err.Error(), "live set") {
-			t.Errorf("%s: got %v, want ErrWorld", name, err)
+		if _, err := trace.Trace(world, tcp); !errors.Is(err, trace.ErrWorld) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want ErrWorld with %q", err, want)
 		}
 	}
 }

@@ -20,11 +20,12 @@ import (
 //
 // "mark 0x539" may follow a socket's ids or a link, and "transparent" a socket's; "flags syn,ack"
 // may follow TCP. The packet may still be impossible in a certain world: [Trace] reports that.
+// The error wraps [ErrPacket].
 func ParsePacket(line string) (Packet, error) {
 	head, tail, found := strings.Cut(line, ">")
 	words := strings.Fields(head)
 	if !found || len(words) < 3 {
-		return Packet{}, fmt.Errorf("packet %q: want protocol, origin, [source] > destination", line)
+		return Packet{}, fmt.Errorf("%w %q: want protocol, origin, [source] > destination", ErrPacket, line)
 	}
 	packet, rest := Packet{}, words[1:]
 	var err error
@@ -35,18 +36,18 @@ func ParsePacket(line string) (Packet, error) {
 		packet.From, rest, err = parseOrigin(rest)
 	}
 	if err != nil {
-		return Packet{}, fmt.Errorf("packet %q: %w", line, err)
+		return Packet{}, fmt.Errorf("%w %q: %w", ErrPacket, line, err)
 	}
 	if len(rest) == 1 {
 		packet.Src, err = netip.ParseAddrPort(rest[0])
 	} else if len(rest) > 1 {
-		err = fmt.Errorf("%q is not expected after the destination", rest)
+		err = fmt.Errorf("%q is not one address with a port: nothing else goes before the \">\"", strings.Join(rest, " "))
 	}
 	if err != nil {
-		return Packet{}, fmt.Errorf("packet %q: source: %w", line, err)
+		return Packet{}, fmt.Errorf("%w %q: source: %w", ErrPacket, line, err)
 	}
 	if packet.Dst, err = netip.ParseAddrPort(strings.TrimSpace(tail)); err != nil {
-		return Packet{}, fmt.Errorf("packet %q: destination: %w", line, err)
+		return Packet{}, fmt.Errorf("%w %q: destination: %w", ErrPacket, line, err)
 	}
 	return packet, nil
 }

@@ -3,6 +3,8 @@
 package trace_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/meshcni/meshcni/interception/trace"
@@ -45,9 +47,17 @@ func TestParsePacketRefuses(t *testing.T) {
 		"tcp uid 1000 gid 1000 10.244.0.2 > 192.0.2.1:443",
 		"tcp uid 1000 gid 1000 > 192.0.2.1",
 	} {
-		if packet, err := trace.ParsePacket(line); err == nil {
-			t.Errorf("%q is read as %s", line, packet)
+		if packet, err := trace.ParsePacket(line); !errors.Is(err, trace.ErrPacket) {
+			t.Errorf("%q is read as %s, %v", line, packet, err)
 		}
+	}
+}
+
+func TestParsePacketNamesTheWords(t *testing.T) {
+	t.Parallel()
+	_, err := trace.ParsePacket("tcp uid 1 gid 1 10.0.0.1:1 twice > 192.0.2.1:443")
+	if err == nil || !strings.Contains(err.Error(), `source: "10.0.0.1:1 twice" is not one address with a port`) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -82,16 +82,35 @@ func (n Namespace) checked(peers []Link) (*network, error) {
 // family.
 func (n *Namespace) validateLiveSets() error {
 	for i, given := range n.LiveSets {
-		double := slices.ContainsFunc(n.LiveSets[:i], func(o LiveSet) bool { return o.Owner == given.Owner && o.Name == given.Name })
-		found := slices.ContainsFunc(n.Plans, func(plan *interception.Plan) bool {
-			set, ok := plan.Set(given.Name)
-			return ok && plan.Owner == given.Owner && set.Live && (given.Members.IsEmpty() || given.Members.Family() == set.Family)
-		})
-		if double || !found {
-			return fmt.Errorf("live set %s of %s: no plan has it once, live, and of its members' family", given.Name, given.Owner)
+		if err := n.validateLiveSet(given, n.LiveSets[:i]); err != nil {
+			return fmt.Errorf("live set %q of %q: %w", given.Name, given.Owner, err)
 		}
 	}
 	return nil
+}
+
+func (n *Namespace) validateLiveSet(given LiveSet, before []LiveSet) error {
+	if slices.ContainsFunc(before, func(o LiveSet) bool { return o.Owner == given.Owner && o.Name == given.Name }) {
+		return errors.New("its members are given twice: join them")
+	}
+	err := errors.New("the namespace has no plan of that owner")
+	for _, plan := range n.Plans {
+		if plan.Owner != given.Owner {
+			continue
+		}
+		set, found := plan.Set(given.Name)
+		switch {
+		case !found:
+			err = errors.New("its owner's plan has no such set")
+		case !set.Live:
+			err = errors.New("it is fixed, and its members are the plan's: leave it out")
+		case !given.Members.IsEmpty() && given.Members.Family() != set.Family:
+			err = fmt.Errorf("its members must be of %s: %s", set.Family, given.Members)
+		default:
+			return nil
+		}
+	}
+	return err
 }
 
 // validateRoutes checks the routes of the namespace's own as those of a plan.

@@ -147,8 +147,8 @@ var (
 	// ErrWorld means that the world could not exist. For an invalid plan in it, errors.Is(err,
 	// interception.ErrPlan) holds too.
 	ErrWorld = errors.New("invalid world")
-	// ErrPacket means that the packet could not exist in the world, or is of a kind that Trace does
-	// not support.
+	// ErrPacket means that the packet could not exist in the world, is of a kind that Trace does not
+	// support, or is written in a form that ParsePacket does not read.
 	ErrPacket = errors.New("invalid packet")
 )
 
