@@ -20,15 +20,63 @@ import (
 func Build(owner Owner, fill func(*Builder)) (*Plan, error) {
 	b := &Builder{}
 	fill(b)
-	plan := &Plan{Owner: owner, Objects: slices.Clone(b.objects)}
+	plan := &Plan{Owner: owner}
+	for _, object := range b.objects {
+		plan.Objects = append(plan.Objects, ownCopy(object))
+	}
 	for _, table := range b.tables {
-		plan.Objects = append(plan.Objects, *table)
+		plan.Objects = append(plan.Objects, ownCopy(*table))
 	}
 	slices.SortStableFunc(plan.Objects, func(x, y Object) int { return cmp.Compare(applyOrder(x), applyOrder(y)) })
 	if err := plan.Validate(); err != nil {
 		return nil, err
 	}
 	return plan, nil
+}
+
+// ownCopy returns the object with slices and pointers of its own, so that neither a [ChainRef] nor
+// what the caller gave changes a plan that has been validated.
+func ownCopy(object Object) Object {
+	switch o := object.(type) {
+	case Link:
+		o.Geneve, o.VXLAN, o.Veth, o.From = pointee(o.Geneve), pointee(o.VXLAN), pointee(o.Veth), slices.Clone(o.From)
+		return o
+	case Address:
+		o.From = slices.Clone(o.From)
+		return o
+	case Sysctl:
+		o.From = slices.Clone(o.From)
+		return o
+	case Route:
+		o.From = slices.Clone(o.From)
+		return o
+	case PolicyRule:
+		o.From = slices.Clone(o.From)
+		return o
+	case Set:
+		o.From = slices.Clone(o.From)
+		return o
+	case Table:
+		o.Entries, o.Chains = slices.Clone(o.Entries), slices.Clone(o.Chains)
+		for i, chain := range o.Chains {
+			o.Chains[i].Rules = slices.Clone(chain.Rules)
+			for j, rule := range chain.Rules {
+				o.Chains[i].Rules[j].From = slices.Clone(rule.From)
+			}
+		}
+		return o
+	default:
+		return object
+	}
+}
+
+// pointee returns a pointer to a copy; nil for nil.
+func pointee[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	value := *p
+	return &value
 }
 
 // applyOrder returns the place of a kind of object in a plan: dependencies come first.
@@ -120,7 +168,8 @@ func (b *Builder) table(kind TableKind) *Table {
 	return b.tables[i]
 }
 
-// ChainRef is a chain under construction. A is its table's type of action, also for jumps.
+// ChainRef is a chain under construction. A is its table's type of action, also for jumps. After
+// [Build] has returned it changes no plan.
 type ChainRef[A Action] struct {
 	table *Table
 	index int

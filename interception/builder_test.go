@@ -375,3 +375,38 @@ func TestLongestCommentFitsTheKernel(t *testing.T) {
 		t.Errorf("the longest comment has %d bytes", len(comment))
 	}
 }
+
+// Nothing changes a plan that has been validated: neither a chain that is kept, nor what was given.
+func TestBuildSharesNothing(t *testing.T) {
+	t.Parallel()
+	from := []Source{{SourceAnnotation, "key", "value"}}
+	geneve := &Geneve{VNI: 1, Remote: netip.MustParseAddr("192.0.2.1"), Port: 6081}
+	vxlan := &VXLAN{VNI: 1, Remote: netip.MustParseAddr("192.0.2.1"), Port: 4789}
+	veth := &Veth{Peer: "in1", Namespace: "proxy"}
+	var kept *ChainRef[NATAction]
+	plan, err := Build("test-mesh", func(b *Builder) {
+		b.Link(Link{ID: "geneve", Name: "tun0", Geneve: geneve, Why: "why", From: from})
+		b.Link(Link{ID: "vxlan", Name: "tun1", VXLAN: vxlan, Why: "why"})
+		b.Link(Link{ID: "veth", Name: "in0", Veth: veth, Why: "why"})
+		b.Sysctl(Sysctl{ID: "sysctl", Key: "ipv4/ip_forward", Value: 1, Why: "why", From: from})
+		b.Set("set", Prefixes(netip.MustParsePrefix("10.0.0.0/8")), "why", from...)
+		kept = b.NAT("a")
+		kept.Entry(Output, Match{}, "why")
+		for _, id := range []RuleID{"r1", "r2", "r3"} { // room for a fourth one, in what append makes
+			kept.Do(id, Match{}, Return{}, "why", from...)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := plan.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from[0].Value, geneve.VNI, vxlan.VNI, veth.Peer = "other", 7, 7, "other"
+	kept.Do("r4", Match{}, Return{}, "why")
+	kept.Entry(Prerouting, Match{}, "why")
+	if after, err := plan.MarshalJSON(); err != nil || string(after) != string(before) {
+		t.Errorf("the plan was\n%s\nand is now\n%s, %v", before, after, err)
+	}
+}
