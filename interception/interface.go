@@ -53,7 +53,12 @@ func ParseInterfaceSet(list string) (InterfaceSet, error) {
 	if list == "" {
 		return InterfaceSet{}, nil
 	}
-	names, err := parseList(list, func(name string) (Interface, error) { return Interface(name), Interface(name).Validate() })
+	names, err := parseList(list, func(name string) (Interface, error) {
+		if name == "" {
+			return "", nameError("interface", name, "an element of the list is empty: remove the extra comma")
+		}
+		return Interface(name), Interface(name).Validate()
+	})
 	return Interfaces(names...), err
 }
 

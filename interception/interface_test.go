@@ -4,6 +4,7 @@ package interception
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -25,6 +26,15 @@ func TestParseInterfaceSet(t *testing.T) {
 		got, err := ParseInterfaceSet(list)
 		if err == nil || !errors.Is(err, ErrName) {
 			t.Errorf("ParseInterfaceSet(%q) = %q, %v; want ErrName", list, got, err)
+		}
+	}
+}
+
+func TestParseInterfaceSetSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for list, want := range map[string]string{"ëth0": "'ë' is not allowed at byte 0", "eth0,,": "remove the extra comma"} {
+		if _, err := ParseInterfaceSet(list); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseInterfaceSet(%q) = %v, want %q", list, err, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // The longest names, in bytes. Owner and chain name together fit into the 28 bytes of an iptables
@@ -89,7 +90,8 @@ func validateName(kind, name string, limit int, first, rest string) error {
 	allowed := first
 	for at := range len(name) {
 		if strings.IndexByte(allowed, name[at]) < 0 {
-			return nameError(kind, name, fmt.Sprintf("%q is not allowed at byte %d", name[at], at))
+			bad, _ := utf8.DecodeRuneInString(name[at:])
+			return nameError(kind, name, fmt.Sprintf("%q is not allowed at byte %d", bad, at))
 		}
 		allowed = rest
 	}

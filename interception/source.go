@@ -38,9 +38,20 @@ const (
 	SourceDialect SourceKind = "dialect"
 )
 
-// String returns kind, key and quoted value, such as `annotation example.com/ports="80"`.
+// String returns kind, key and quoted value, such as `annotation example.com/ports="80"`. It quotes
+// also a key with characters that do not print, which could forge lines or control a terminal.
 func (s Source) String() string {
-	return string(s.Kind) + " " + s.Key + "=" + strconv.Quote(s.Value)
+	return string(s.Kind) + " " + shownKey(s.Key) + "=" + strconv.Quote(s.Value)
+}
+
+// shownKey quotes a key that holds what no key of Kubernetes does.
+func shownKey(key string) string {
+	for _, c := range key {
+		if !strconv.IsPrint(c) || c == utf8.RuneError {
+			return quoteBriefly(key)
+		}
+	}
+	return key
 }
 
 // shown is how many bytes of a value messages show at most. An annotation can have 256 KiB.
@@ -49,7 +60,7 @@ const shown = 256
 // brief returns kind, key and value as String does. Of a long value it shows the beginning, with
 // the length of the whole.
 func (s Source) brief() string {
-	return fmt.Sprintf("%s %s=%s", s.Kind, s.Key, quoteBriefly(s.Value))
+	return fmt.Sprintf("%s %s=%s", s.Kind, shownKey(s.Key), quoteBriefly(s.Value))
 }
 
 // quoteBriefly quotes a text. Of a long one it quotes the beginning, and adds the length of the

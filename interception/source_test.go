@@ -44,3 +44,18 @@ func TestLongValuesAreShownBriefly(t *testing.T) {
 		t.Errorf("a short value is shown as %s", got)
 	}
 }
+
+// A key comes from a pod, too: it must not forge lines or control the terminal.
+func TestKeysThatDoNotPrintAreQuoted(t *testing.T) {
+	t.Parallel()
+	s := interception.Source{Kind: interception.SourceAnnotation, Key: "a/\x1b[31mX\nwarning: fake", Value: "v"}
+	const want = `annotation "a/\x1b[31mX\nwarning: fake"="v"`
+	for _, got := range []string{
+		s.String(), strings.TrimSuffix(interception.Warning{Source: s}.String(), ": "),
+		strings.TrimSuffix(strings.TrimPrefix((&interception.ParseError{Source: s}).Error(), "invalid "), ": <nil>"),
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
