@@ -80,6 +80,7 @@ func TestRun(t *testing.T) {
 		"ranges in help": {args: []string{"explain", "--help"}, stdout: "a list of both (80,8440-8450)"},
 		"port list":      {args: []string{"explain", "testdata/cart-new.yaml", "tcp", "port", "80,8440-8450", "in"}, stdout: "captured: redirect to :15006"},
 		"port range":     {args: []string{"explain", "testdata/cart-new.yaml", "tcp", "port", "8440-8450", "in"}, stdout: "captured: redirect to :15006"},
+		"unknown link":   {args: []string{"explain", "testdata/cart-new.yaml", "link", "eht0", "in"}, code: exitTrouble, stderr: `nothing arrives by link "eht0"`},
 		"bad query":      {args: []string{"explain", "testdata/cart-new.yaml", "sideways"}, code: exitTrouble, stderr: "sideways"},
 
 		"no dead rule":   {args: []string{"lint", "testdata/cart-new.yaml"}},

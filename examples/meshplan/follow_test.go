@@ -65,6 +65,7 @@ func TestTraceOfWorldRefuses(t *testing.T) {
 		"a listener":          {pod + `, "listeners": [{"name": "x", "protocol": "sctp", "port": 1}]}]}`, fromWorldsPod, `protocol "sctp" is neither tcp nor udp`},
 		"a plan without file": {pod + `, "plans": ["none.json"]}]}`, fromWorldsPod, "none.json"},
 		"no plan":             {pod + `, "plans": [{"owners": 1}]}]}`, fromWorldsPod, "plan 0"},
+		"a plan of null":      {pod + `, "plans": [null]}]}`, fromWorldsPod, "plan 0: it is null"},
 		"a setting":           {pod + `, "sysctls": {"ipv4/ip_forwards": 1}}]}`, fromWorldsPod, "no packet's way depends on it"},
 	} {
 		file := filepath.Join(t.TempDir(), "world.json")
@@ -80,5 +81,19 @@ func TestTraceOfWorldRefuses(t *testing.T) {
 	}
 	if got := meshplan(t, "", "trace", "--answer", "testdata/cart-new.yaml", fromPod); !strings.Contains(got.stderr, "--answer goes with --world") {
 		t.Errorf("--answer alone: %+v", got)
+	}
+}
+
+// An answer that ignores a flag looks like one that heeds it.
+func TestTraceOfWorldRefusesFlagsOfSources(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{
+		"--owner=x-y", "--spare", "--pod=cart", "--anyway", "--listen=80", "--address=10.0.0.1", "--ipv4-only", "--dataplane=nftables",
+	} {
+		name, _, _ := strings.Cut(flag, "=")
+		got := meshplan(t, "", "trace", "--world", "testdata/world.json", flag, fromWorldsPod)
+		if got.code != exitTrouble || !strings.Contains(got.stderr, name+" goes with a SOURCE") {
+			t.Errorf("%s: %+v", flag, got)
+		}
 	}
 }

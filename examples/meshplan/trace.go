@@ -87,6 +87,9 @@ func newTraceCommand() *cobra.Command {
 	form := addOutput(command, "report", "short", "json")
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if world != "" {
+			if err := refuseSourceFlags(command); err != nil {
+				return err
+			}
 			return follow(command, world, args, form.value, answers)
 		}
 		if answers {
@@ -104,6 +107,17 @@ func newTraceCommand() *cobra.Command {
 		return err
 	}
 	return command
+}
+
+// refuseSourceFlags refuses the flags that are about a source: a world has none, and an answer that
+// ignores a flag looks like one that heeds it.
+func refuseSourceFlags(command *cobra.Command) error {
+	for _, name := range []string{"owner", "spare", "pod", "anyway", "listen", "address", "ipv4-only", "dataplane"} {
+		if command.Flags().Changed(name) {
+			return fmt.Errorf("--%s goes with a SOURCE: with --world, the file says all", name)
+		}
+	}
+	return nil
 }
 
 // tracing is the command line of "meshplan trace", with the progress through its packets.

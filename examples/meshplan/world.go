@@ -141,6 +141,9 @@ func (n namespaceFile) namespace(directory string) (trace.Namespace, error) {
 
 // readPlan reads a plan from its text, or from the file that the text names.
 func readPlan(directory string, text json.RawMessage) (*interception.Plan, error) {
+	if string(bytes.TrimSpace(text)) == "null" {
+		return nil, errors.New("it is null: write a plan, or the name of a file with one, or leave it out")
+	}
 	var file string
 	if err := json.Unmarshal(text, &file); err == nil {
 		if !filepath.IsAbs(file) {
