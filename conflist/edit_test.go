@@ -244,6 +244,8 @@ func TestInsertRefusesEntries(t *testing.T) {
 		{"no type", "m", `{"name":"m"}`, `has no "type"`},
 		{"empty type", "", `{"type":""}`, "is empty"},
 		{"another type", "m", `{"type":"n"}`, `"n" and Type is "m"`},
+		{"a path", "../x", `{"type":"../x"}`, "is a path"},
+		{"a directory", "..", `{"type":".."}`, "is a path"},
 		{"two types", "m", `{"type":"m","type":"m"}`, "appears twice"},
 		{"too large", "m", `{"type":"m","x":"` + strings.Repeat("x", conflist.MaxSize) + `"}`, "larger than"},
 	} {

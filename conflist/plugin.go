@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 )
 
 // Plugin is a plugin's entry in a list.
@@ -30,6 +31,9 @@ func (p Plugin) validate() error {
 	}
 	if e.typ != p.Type {
 		return fmt.Errorf("%w: Body has the type %q and Type is %q: make them equal", ErrPlugin, e.typ, p.Type)
+	}
+	if p.Type == "." || p.Type == ".." || strings.Contains(p.Type, "/") {
+		return fmt.Errorf("%w: Type %q is a path: write the file name of the executable alone", ErrPlugin, p.Type)
 	}
 	return nil
 }

@@ -39,8 +39,11 @@ func (i Interval) Prefix() (netip.Prefix, bool) {
 }
 
 // Prefixes returns the fewest prefixes that have exactly the interval's addresses, in ascending
-// order. The interval must not be empty.
+// order; none for an interval that is empty, because First is above Last.
 func (i Interval) Prefixes() []netip.Prefix {
+	if i.Last.Less(i.First) {
+		return nil
+	}
 	if prefix, ok := i.Prefix(); ok {
 		return []netip.Prefix{prefix}
 	}

@@ -121,3 +121,11 @@ func randomPrefixes(r *rand.Rand) interception.PrefixSet {
 	}
 	return interception.Prefixes(list...)
 }
+
+func TestPrefixesOfAnEmptyInterval(t *testing.T) {
+	t.Parallel()
+	empty := lower.Interval{First: netip.MustParseAddr("10.0.0.2"), Last: netip.MustParseAddr("10.0.0.1")}
+	if got := empty.Prefixes(); got != nil {
+		t.Errorf("Prefixes = %v, want none", got)
+	}
+}
