@@ -57,7 +57,7 @@ func Choose(ctx context.Context, p *interception.Plan, o Options, candidates ...
 		return Choice{}, fmt.Errorf("choose dataplane: %w", err)
 	}
 	if p == nil {
-		return Choice{}, errors.New("choose dataplane: the plan is nil")
+		return Choice{}, fmt.Errorf("choose dataplane: %w", p.Validate())
 	}
 	if err := p.Validate(); err != nil {
 		return Choice{}, fmt.Errorf("choose dataplane for the plan of %s: %w", p.Owner, err)

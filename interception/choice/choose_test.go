@@ -164,7 +164,7 @@ func TestChooseKnowsNothing(t *testing.T) {
 	}{
 		"privileges": {t.Context(), capture(t), fake.Options{Before: func(fake.Call) error { return os.ErrPermission }}, "permission denied"},
 		"context":    {ended, capture(t), fake.Options{}, "context canceled"},
-		"no plan":    {t.Context(), nil, fake.Options{}, "the plan is nil"},
+		"no plan":    {t.Context(), nil, fake.Options{}, "plan: it is nil"},
 		"bad plan":   {t.Context(), &interception.Plan{Owner: "x"}, fake.Options{}, "invalid"},
 	} {
 		b := newBench(test.o, fake.Options{})

@@ -15,7 +15,8 @@ import (
 )
 
 // Dataplane is an [interception.Dataplane] that applies each plan with the first candidate that
-// can. It has no state; several goroutines may use it if they may use its candidates.
+// can. It has no state; several goroutines may use it if they may use its candidates. The zero
+// Dataplane has no candidates, and can nothing.
 //
 // Where the first candidate can, Dataplane is as fast as it. Later ones find the namespace
 // unchanged: an unsupported plan changes nothing.
@@ -56,6 +57,9 @@ func (d *Dataplane) Supports(p *interception.Plan) error {
 
 // first returns the first result that does not wrap ErrUnsupported.
 func (d *Dataplane) first(p *interception.Plan, ask func(Candidate) error) error {
+	if p == nil {
+		return p.Validate()
+	}
 	var rejected []Rejection
 	for _, c := range d.candidates {
 		err := ask(c)
@@ -64,7 +68,7 @@ func (d *Dataplane) first(p *interception.Plan, ask func(Candidate) error) error
 		}
 		rejected = append(rejected, Rejection{c.Name, []error{err}})
 	}
-	return &Error{p.Owner, rejected} // the first candidate refuses a nil plan
+	return &Error{p.Owner, rejected}
 }
 
 // Remove removes everything of owner from ns with each candidate. It ignores candidates that the
@@ -181,6 +185,9 @@ func (d *Dataplane) each(ask func(Candidate) error) error {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", c.Name, err))
 		}
+	}
+	if len(d.candidates) == 0 {
+		return validate(d.candidates)
 	}
 	if len(unsupported) == len(d.candidates) {
 		return errors.Join(unsupported...)

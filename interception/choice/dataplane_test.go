@@ -88,3 +88,16 @@ func TestRemoveWithoutSupport(t *testing.T) {
 		}
 	}
 }
+
+// An empty State without an error would mean that the owner has nothing.
+func TestZeroDataplane(t *testing.T) {
+	t.Parallel()
+	var d choice.Dataplane
+	ns := fake.New(fake.Options{}).Netns("pod")
+	if state, err := d.Observe(t.Context(), ns, "test-mesh"); err == nil {
+		t.Errorf("Observe = %v, nil", state)
+	}
+	if err := d.Supports(nil); !errors.Is(err, interception.ErrPlan) {
+		t.Errorf("Supports(nil) = %v, want ErrPlan", err)
+	}
+}

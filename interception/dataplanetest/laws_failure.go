@@ -146,7 +146,7 @@ func (x *trial) refusals() {
 		{"a nil namespace", x.Context(), nil, plan, interception.ErrNotNetns},
 		{"a namespace that was not opened", x.Context(), &interception.Netns{}, plan, interception.ErrNotNetns},
 		{"a closed namespace", x.Context(), closed, plan, os.ErrClosed},
-		{"a nil plan", x.Context(), ns, nil, nil},
+		{"a nil plan", x.Context(), ns, nil, interception.ErrPlan},
 		{"an owner of a single word", x.Context(), ns, invalid, interception.ErrName},
 		{"a context that has ended", ended, ns, plan, context.Canceled},
 	} {

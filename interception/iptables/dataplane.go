@@ -134,7 +134,7 @@ func New(o Options) (*Dataplane, error) {
 // applied.
 func (d *Dataplane) Supports(p *interception.Plan) error {
 	if p == nil {
-		return errors.New("the plan is nil")
+		return p.Validate() // it is never valid
 	}
 	var errs []error
 	for _, family := range families() {

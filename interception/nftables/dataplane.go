@@ -68,7 +68,7 @@ func New(o Options) (*Dataplane, error) {
 // [interception.ErrUnsupported]. What only some kernels lack shows when the plan is applied.
 func (d *Dataplane) Supports(p *interception.Plan) error {
 	if p == nil {
-		return errors.New("the plan is nil")
+		return p.Validate() // it is never valid
 	}
 	if err := supports(p); err != nil {
 		return fmt.Errorf("plan of %s: %w", p.Owner, err)

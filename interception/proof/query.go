@@ -64,7 +64,7 @@ type Query struct {
 // the words "in", "out", "tcp", "udp", "v4", "v6" and "all" (for Query.All), and the pairs "port
 // N", "from PREFIX", "to PREFIX", "uid N", "gid N", "link NAME". PREFIX may be an address; N is a
 // number, a range ("80-90") or a list of both ("80-90,443"). The empty text is the zero Query. The
-// error is [ErrQuery], and quotes the word. Two words that answer one question, such as "tcp udp" or
+// error is [ErrQuery], and quotes the word. Two words that answer one question, as in "tcp udp" or
 // "port 80 port 81", are an error, which quotes both.
 func ParseQuery(text string) (Query, error) {
 	var q Query

@@ -216,8 +216,8 @@ func (d Dialect) knows(annotation string) bool {
 }
 
 // Validate returns every mistake that would make a pod's key or value have no effect, and every
-// Default that its Set refuses, joined, each wrapping [ErrDialect], or nil. It calls the Set of each
-// field, on a copy of Base.
+// Default that its Set refuses, joined, each wrapping [ErrDialect], or nil. It calls the Set of
+// each field, on a copy of Base.
 func (d Dialect) Validate() error {
 	if err := d.validateKeys(); err != nil {
 		return err

@@ -62,7 +62,7 @@ func (d *Dataplane) Netns(name string) *interception.Netns {
 // nothing if the context has ended.
 func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 	if p == nil {
-		return errors.New("apply plan: the plan is nil")
+		return fmt.Errorf("apply plan: %w", p.Validate())
 	}
 	call := Call{Verb: Apply, Owner: p.Owner, Plan: &interception.Plan{Owner: p.Owner, Objects: clone(p.Objects, true)}}
 	err := p.Validate()
@@ -102,7 +102,7 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 // wraps [interception.ErrUnsupported].
 func (d *Dataplane) Supports(p *interception.Plan) error {
 	if p == nil {
-		return errors.New("the plan is nil")
+		return p.Validate() // it is never valid
 	}
 	if d.options.Refuse == nil {
 		return nil
