@@ -178,7 +178,7 @@ func TestIstioRefuses(t *testing.T) {
 		{trafficPrefix + "includeOutboundPorts", "1-2", `"1-2" is not a port`},
 		{trafficPrefix + "excludeOutboundPorts", "70000", `"70000" is not a port`},
 		{trafficPrefix + "excludeInterfaces", "eth+", "not allowed"},
-		{"istio.io/reroute-virtual-interfaces", "a,,b", "bytes"},
+		{"istio.io/reroute-virtual-interfaces", "a,,b", "remove the extra comma"},
 	} {
 		t.Run(tc.key+"="+tc.value, func(t *testing.T) {
 			t.Parallel()
