@@ -59,7 +59,7 @@ const (
 //
 // Packets of captured connections that would leave by another way than the wires are rejected:
 // without a proxy (the zero NodeProxy), without its wires, and for families that it does not serve,
-// connections of meshed pods fail. Nothing else is rejected.
+// new connections of meshed pods fail. Nothing else is rejected.
 //
 // The plan needs no link, route or setting of other programs: it changes settings of its own
 // interfaces only.
@@ -87,11 +87,15 @@ const (
 //	NodePlan(successor, ...)            the former proxy's wires and routes go
 //
 // Each new connection reaches one of both proxies. Those that the former proxy has taken go on
-// until the third plan, and are rejected then. The former may be the zero NodeProxy: until the
-// second plan, captured connections fail. [ProxySwitch] returns these plans as a [Rollout].
+// until the third plan, and are rejected then. Either may be the zero NodeProxy: while that comes
+// first, new connections of meshed pods fail, and those that the other proxy has taken go on. There
+// can be one other beside it. [ProxySwitch] returns these plans as a [Rollout].
 func NodePlan(
 	p NodeProxy, n NodeNumbers, f interception.Facts, owner interception.Owner, others ...NodeProxy,
 ) (*interception.Plan, error) {
+	if p.IsZero() && len(others) > 0 { // new connections fail, and are told from those of the other
+		p.Generation = (others[0].Generation + 1) % 2
+	}
 	if err := errors.Join(n.Validate(), p.Validate(), validateOthers(p, others)); err != nil {
 		return nil, fmt.Errorf("plan ambient node: %w", err)
 	}
@@ -103,7 +107,7 @@ func NodePlan(
 		for _, o := range append([]NodeProxy{p}, others...) {
 			planner.proxies = append(planner.proxies, proxyNumbers{o, n.generation(o.Generation)})
 		}
-		if !p.IsZero() {
+		if planner.isWired() {
 			planner.in, planner.out = n.InboundWire.Node+"*", n.OutboundWire.Node+"*"
 			planner.wires = interception.Is(interception.Interfaces(planner.in, planner.out))
 		}
@@ -135,7 +139,7 @@ type nodePlanner struct {
 	meshed  map[interception.Family]interception.SetRef
 	shared  map[interception.Family]interception.SetRef // empty unless Former.InPods
 	// in and out are the wires of all generations, and wires is the condition on both, which is
-	// absent without a proxy.
+	// absent without any proxy.
 	in, out interception.Interface
 	wires   interception.Condition[interception.InterfaceSet]
 }
@@ -145,6 +149,9 @@ type proxyNumbers struct {
 	NodeProxy
 	NodeNumbers
 }
+
+// isWired reports whether a proxy has wires: the first one, or another one beside none.
+func (p nodePlanner) isWired() bool { return !p.IsZero() || len(p.proxies) > 1 }
 
 // hooked restricts a hook to the families that the plan has rules for.
 func (p nodePlanner) hooked(l4 interception.L4) interception.Match {
@@ -175,9 +182,6 @@ func (p nodePlanner) network(to proxyNumbers) {
 		p.builder.PolicyRule(direct(to.wireID("wire.direct"), remote, p.DirectPriority))
 	}
 	for _, family := range to.families(p.facts) {
-		if p.IsZero() {
-			break // captured connections fail, those of the other proxy too
-		}
 		p.route(to.wireID("outbound"), family, to.Outbound, to.OutboundWire, whyToProxy)
 		p.route(to.wireID("inbound"), family, to.Inbound, to.InboundWire, whyToProxy)
 		p.route(to.wireID("reply"), family, to.Replies, to.OutboundWire, whyReplies)

@@ -40,12 +40,12 @@ func (p nodePlanner) marked(hook interception.Match, marks ...interception.MarkB
 
 // capture writes the rules about what the proxies and meshed pods send.
 func (p nodePlanner) capture() {
-	if !p.IsZero() {
+	if p.isWired() {
 		p.proxied()
 	}
 	c := p.builder.Mangle("capture")
 	c.Entry(interception.Prerouting, p.hooked(opening()), "connections that pods open")
-	if !p.IsZero() {
+	if p.isWired() {
 		c.Do("outbound.wire", interception.Match{In: p.wires}, interception.Return{}, whyProxied)
 	}
 	if p.Former.ProxyLink != "" {
@@ -69,6 +69,9 @@ func (p nodePlanner) proxied() {
 	hook.In = p.wires
 	c.Entry(interception.Prerouting, hook, "what the proxy sends")
 	for _, of := range p.proxies {
+		if of.IsZero() {
+			continue
+		}
 		opens := interception.Match{
 			In: interception.Is(interception.Interfaces(of.InboundWire.Node, of.OutboundWire.Node)),
 			L4: interception.TCP(), Direction: interception.DirectionOriginal,
@@ -86,9 +89,12 @@ func (p nodePlanner) captured() {
 	c := p.builder.Mangle("captured")
 	hook := p.marked(p.hooked(interception.L4{}), p.Opened, p.Outbound.Mark)
 	c.Entry(interception.Prerouting, hook, "connections that were captured, or opened by the proxy")
-	if !p.IsZero() {
+	if p.isWired() {
 		c.Do("proxy.passes", interception.Match{In: p.wires}, interception.Return{}, whyProxied)
 		for _, of := range p.proxies {
+			if of.IsZero() {
+				continue
+			}
 			c.Do(interception.RuleID(of.wireID("proxy.answer")), interception.Match{ConnMark: interception.Is(of.Opened)},
 				interception.SetMark{Mark: of.Replies.Mark}, whyReplies)
 		}
@@ -119,8 +125,8 @@ func (p nodePlanner) answered() {
 // to their proxies are chosen.
 func (p nodePlanner) mark(c *interception.ChainRef[interception.MangleAction], base string, of func(NodeNumbers) interception.MarkBits) {
 	proxies := p.proxies
-	if p.IsZero() {
-		proxies = proxies[:1] // the others have no routes
+	if p.IsZero() && len(proxies) > 1 {
+		proxies = proxies[1:] // no proxy has no routes
 	}
 	for _, proxy := range proxies {
 		mark := of(proxy.NodeNumbers)
@@ -144,7 +150,7 @@ func (p nodePlanner) own(family interception.Family) interception.PrefixSet {
 func (p nodePlanner) inbound() {
 	c := p.builder.Mangle("inbound")
 	c.EntryAt(interception.Prerouting, afterTranslation, p.hooked(opening()), "connections to meshed pods")
-	if !p.IsZero() {
+	if p.isWired() {
 		c.Do("inbound.wire", interception.Match{In: p.wires}, interception.Return{}, whyProxied)
 	}
 	if p.Former.ProxyLink != "" {
@@ -174,7 +180,7 @@ func (p nodePlanner) inbound() {
 // translations writes the nat rules: queries go to the proxy, and captured connections keep their
 // addresses.
 func (p nodePlanner) translations() {
-	if p.IsZero() {
+	if !p.isWired() {
 		return
 	}
 	in := p.builder.NAT("arriving")
@@ -202,19 +208,19 @@ func (p nodePlanner) guard() {
 	ours := p.marked(p.hooked(interception.L4{}), p.Opened, p.Outbound.Mark, p.Inbound.Mark)
 	c.EntryAt(interception.Forward, nodeFirst, ours, "captured connections")
 	other := func(m interception.Match, than interception.Interface) interception.Match {
-		if !p.IsZero() {
+		if p.isWired() {
 			m.Out = interception.Not(interception.Interfaces(than))
 		}
 		return m
 	}
 	const why = "captured connections leave by their wire or not at all"
-	if !p.IsZero() {
+	if p.isWired() {
 		c.Do("guard.proxy", interception.Match{In: p.wires}, interception.Return{}, "what the proxy sends goes its way")
 	}
 	c.Do("guard.outbound", other(original(p.Outbound.Mark), p.out), interception.Reject{}, why)
 	c.Do("guard.inbound", other(original(p.Inbound.Mark), p.in), interception.Reject{}, why)
 	c.Do("guard.reply", other(interception.Match{ConnMark: interception.Is(p.Opened)}, p.out), interception.Reject{}, why)
-	if !p.IsZero() {
+	if p.isWired() {
 		c.Do("guard.captured", interception.Match{Out: p.wires}, interception.Accept{}, "no other filter judges what goes to the proxy")
 	}
 }

@@ -3,6 +3,7 @@
 package ambient
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -237,6 +238,51 @@ func TestNodeKnowsWhoseProxyOpened(t *testing.T) {
 			if ends, answer := c.answer(first); ends != "proxy opener" {
 				t.Errorf("%s: the answer ends at %s\n%s", line, ends, answer.Report())
 			}
+		}
+	}
+}
+
+// TestNodeWithoutAFirstProxyKeepsAnother takes the first place from a proxy: what it has taken, and
+// what it has opened in the names of others, goes on, and new connections are rejected.
+func TestNodeWithoutAFirstProxyKeepsAnother(t *testing.T) {
+	t.Parallel()
+	for generation := range uint8(3) {
+		m := meshed()
+		m.proxy.Generation = generation
+		plan, err := NodePlan(NodeProxy{}, m.numbers, m.facts, "test-ambient", m.proxy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, w := range walks() {
+			if strings.HasPrefix(w.packet, "udp") { // which the proxy gets from translations
+				continue
+			}
+			c := converse(t, m.world(t))
+			_, first := c.line(w.from, w.packet)
+			c.answer(first)
+			c.world.Namespaces[0].Plans[0] = plan
+			if again, further := c.repeat(w.from, w.packet); again != w.again {
+				t.Errorf("generation %d: %s: goes on at %s, want %s\n%s", generation, name, again, w.again, further.Report())
+			}
+			if answered, answer := c.answer(first); answered != w.answered {
+				t.Errorf("generation %d: %s: the answer ends at %s, want %s\n%s", generation, name, answered, w.answered, answer.Report())
+			}
+			if w.from != "node" {
+				continue
+			}
+			want := w.ends
+			if strings.HasPrefix(want, "proxy") && !strings.Contains(name, "to the proxy's") {
+				want = "node rejected"
+			}
+			c = converse(t, c.world)
+			if ends, outcome := c.line(w.from, w.packet); ends != want {
+				t.Errorf("generation %d: %s: a new one ends at %s, want %s\n%s", generation, name, ends, want, outcome.Report())
+			}
+		}
+		second := m.proxy
+		second.Generation++
+		if _, err := NodePlan(NodeProxy{}, m.numbers, m.facts, "test-ambient", m.proxy, second); !errors.Is(err, ErrNodeProxy) {
+			t.Errorf("two others beside none: %v, want ErrNodeProxy: no mark is left for new connections", err)
 		}
 	}
 }

@@ -101,10 +101,7 @@ func (p NodeProxy) validateWay(fail func(format string, args ...any) error) erro
 // validateOthers refuses further proxies that are no proxies, or whose connections could not be
 // told from those of another one.
 func validateOthers(p NodeProxy, others []NodeProxy) error {
-	taken := map[bool]bool{}
-	if !p.IsZero() {
-		taken[isOdd(p.Generation)] = true
-	}
+	taken := map[bool]bool{isOdd(p.Generation): true}
 	for _, o := range others {
 		if err := o.Validate(); err != nil {
 			return err

@@ -44,9 +44,9 @@ type ProxyPod struct {
 //  5. the former proxy's wires go
 //
 // Connections through the former proxy end with the fourth step. A caller that lets them end before
-// applies the first three of the steps, and later all of them. Without a successor, captured
-// connections fail from the third step on. The error wraps [ErrRollout], or comes from [NodePlan]
-// or [ProxyPlan].
+// applies the first three of the steps, and later all of them. Without a successor, new connections
+// of meshed pods fail from the third step on. The error wraps [ErrRollout], or comes from
+// [NodePlan] or [ProxyPlan].
 //
 // Where both proxies are in one namespace, the second step replaces the former proxy's plan: until
 // the third, captured connections fail.
