@@ -51,7 +51,7 @@ func New(o Options) (*Agent, error) {
 		return fail(err)
 	}
 	o.setDefaults()
-	records, _, err := o.readState()
+	noted, err := o.readState()
 	if err != nil {
 		return fail(err)
 	}
@@ -62,7 +62,8 @@ func New(o Options) (*Agent, error) {
 		failures: upkeep.Series{First: 50 * time.Millisecond, Most: o.ListenerRound, Calm: time.Minute},
 	}
 	a.host.o, a.host.refusals = &a.options, refusals{}
-	for _, r := range records {
+	a.host.none = noted.None
+	for _, r := range noted.Proxies {
 		r.Proxy.DNS = o.DNS // the plan of the host alone has it
 		a.host.proxies = append(a.host.proxies, &proxy{record: r})
 	}

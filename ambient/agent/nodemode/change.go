@@ -116,21 +116,19 @@ func (a *Agent) locate(ctx context.Context, p *proxy, pod ambient.Pod) (netns *i
 	return netns, err
 }
 
-// drop forgets a proxy that is gone.
+// drop forgets a proxy that is gone. If it got new connections, no other one gets them for that.
 func (h *host) drop(p *proxy) {
+	h.none = h.none || p == h.first()
 	h.proxies = slices.DeleteFunc(h.proxies, func(o *proxy) bool { return o == p })
 }
 
-// choose returns the proxy that should have the routes; nil if none. The error says which newer
+// choose returns the proxy that should get new connections; nil if none. The error says which newer
 // proxies cannot be used.
 func (a *Agent) choose(ctx context.Context) (want *proxy, unusable error) {
 	candidates, present, complete := a.candidates()
 	h := &a.host
 	if !complete {
-		if len(h.proxies) > 0 {
-			return h.proxies[0], nil
-		}
-		return nil, nil
+		return h.first(), nil
 	}
 	h.refusals.forget(present)
 	for _, pod := range candidates {
@@ -140,8 +138,8 @@ func (a *Agent) choose(ctx context.Context) (want *proxy, unusable error) {
 		}
 		unusable = errors.Join(unusable, err)
 	}
-	if len(h.proxies) > 0 && slices.ContainsFunc(present, h.proxies[0].is) {
-		return h.proxies[0], unusable // it is there, and no other one is ready
+	if first := h.first(); first != nil && slices.ContainsFunc(present, first.is) {
+		return first, unusable // it is there, and no other one is ready
 	}
 	return nil, unusable
 }
@@ -149,20 +147,24 @@ func (a *Agent) choose(ctx context.Context) (want *proxy, unusable error) {
 // usable returns the proxy of a pod that is ready: the first one, another one that has interfaces,
 // or one that has none yet.
 func (h *host) usable(ctx context.Context, pod ambient.Pod) (*proxy, error) {
-	i := slices.IndexFunc(h.proxies, func(p *proxy) bool { return p.is(pod) })
-	if i == 0 && (h.listens || !h.ready || !h.isReplaced(ctx, h.proxies[0], pod)) {
-		return h.proxies[0], nil
+	var p *proxy
+	if i := slices.IndexFunc(h.proxies, func(p *proxy) bool { return p.is(pod) }); i >= 0 {
+		p = h.proxies[i]
+	}
+	isFirst := p != nil && p == h.first()
+	if isFirst && (h.listens || !h.ready || !h.isReplaced(ctx, p, pod)) {
+		return p, nil
 	}
 	if err := h.refusals.of(pod.UID); err != nil {
 		return nil, err
 	}
-	if i <= 0 || h.isReplaced(ctx, h.proxies[i], pod) {
+	if p == nil || isFirst || h.isReplaced(ctx, p, pod) {
 		return h.open(ctx, pod)
 	}
-	if err := h.mustListen(h.proxies[i].netns); err != nil {
+	if err := h.mustListen(p.netns); err != nil {
 		return nil, proxyError(pod, err)
 	}
-	return h.proxies[i], nil
+	return p, nil
 }
 
 // isReplaced reports whether a proxy's pod has another namespace since.
@@ -202,46 +204,52 @@ func (a *Agent) candidates() (ready, present []ambient.Pod, complete bool) {
 	return ready, present, a.roster.Complete
 }
 
-// change makes a proxy the one that gets new connections: first it has interfaces and routes, and
-// then the mark of new connections changes. The former one keeps its connections, and has its
-// interfaces until its pod is gone or a third proxy comes. A proxy of the state file may lack its
-// rules, because an earlier agent ended before it applied them: it is introduced again.
+// change makes a proxy the one that gets new connections, or none: first it has interfaces and
+// routes, and then the mark of new connections changes. The former one keeps its connections, and
+// has its interfaces until its pod is gone or a third proxy comes. A proxy of the state file may
+// lack its rules, because an earlier agent ended before it applied them: it is introduced again.
 func (a *Agent) change(ctx context.Context, want *proxy) error {
 	h := &a.host
 	if want == nil {
-		return a.set(ctx)
+		return a.set(ctx, nil, a.staying(nil, h.others())...)
 	}
-	if i := slices.Index(h.proxies, want); i < 0 || i > 0 && want.applied == "" {
+	if want != h.first() && (want.applied == "" || !slices.Contains(h.proxies, want)) {
 		if err := a.introduce(ctx, want); err != nil {
 			return err
 		}
 	}
-	if present := h.proxies[0]; present != want {
+	if present := h.first(); present != nil && present != want {
 		if err := a.set(ctx, want, present); err != nil {
 			return err
 		}
 	}
-	staying := []*proxy{want}
-	for _, p := range h.proxies {
-		if p != want && p.UID != want.UID && a.stays(p) {
-			staying = append(staying, p)
-		}
-	}
-	return a.set(ctx, staying...)
+	return a.set(ctx, want, a.staying(want, h.proxies)...)
+}
+
+// staying returns the proxies among these that may still have connections, beside one that gets
+// new ones.
+func (a *Agent) staying(want *proxy, among []*proxy) []*proxy {
+	return slices.DeleteFunc(slices.Clone(among), func(p *proxy) bool { return want != nil && p.UID == want.UID || !a.stays(p) })
 }
 
 // introduce gives a new proxy interfaces and routes. The present one, if there is one, goes on to
-// get new connections. If that fails, all is as before, and it is tried again after a pause.
+// get new connections. Without one the new proxy gets them at once, beside a former one. If that
+// fails, all is as before, and it is tried again after a pause.
 func (a *Agent) introduce(ctx context.Context, want *proxy) error {
 	h := &a.host
-	present := slices.Clone(h.proxies[:min(1, len(h.proxies))])
-	err := a.set(ctx, append(slices.Clone(present), want)...)
+	present, others := h.first(), []*proxy(nil)
+	first, beside := present, []*proxy{want}
+	if present == nil {
+		others = slices.Clone(h.proxies)
+		first, beside = want, a.staying(want, others)
+	}
+	err := a.set(ctx, first, beside...)
 	if err == nil {
 		delete(h.refusals, want.UID)
 		return nil
 	}
 	if ctx.Err() == nil && slices.Contains(h.proxies, want) {
-		err = errors.Join(err, a.set(ctx, present...))
+		err = errors.Join(err, a.set(ctx, present, others...))
 	}
 	if !slices.Contains(h.proxies, want) {
 		err = errors.Join(err, h.close(want))
@@ -258,8 +266,8 @@ func (a *Agent) stays(p *proxy) bool {
 
 // set is host.set, and has the pods look for members that they have lost. It removes members that
 // other programs have added.
-func (a *Agent) set(ctx context.Context, proxies ...*proxy) error {
-	lost, err := a.host.set(ctx, proxies)
+func (a *Agent) set(ctx context.Context, first *proxy, others ...*proxy) error {
+	lost, err := a.host.set(ctx, first, others)
 	a.mu.Lock()
 	a.keepMembersLocked()
 	for _, uid := range lost {

@@ -22,8 +22,9 @@
 // takes its place, the new one's interfaces, addresses and routes come first, and then the mark
 // changes that new connections get. Where the new one cannot have them, the former one serves on,
 // and the agent tries again for as long as the new one's pod is there. The former one keeps its
-// interfaces and connections until its pod is gone, or a third proxy comes. Without a proxy,
-// connections of enrolled pods are refused, and those of others are as before.
+// interfaces and connections until its pod is gone, or a third proxy comes. Once the proxy's pod is
+// gone and no other one is ready, no proxy gets new connections: those of enrolled pods are
+// refused, and those of others are as before. A former proxy keeps what it has then, too.
 //
 // The proxy serves the families that its pod has addresses of. Captured connections of the other
 // family are refused, and each pod with an address of it has an error that wraps [ErrFamily].

@@ -25,7 +25,8 @@ type host struct {
 	watch   *notice.Watch
 	members members
 
-	proxies  []*proxy              // those of the state file; the first one has the routes
+	proxies  []*proxy              // those of the state file; the first one gets new connections
+	none     bool                  // unless no proxy does, so that all of them are former ones
 	refusals refusals              // of proxies that are none of them
 	ready    bool                  // the plans stand
 	listens  bool                  // and the first proxy has its listeners
@@ -44,10 +45,28 @@ type host struct {
 // hostKey is the key under which the host's namespace is watched.
 const hostKey = "host"
 
-// set makes these the proxies, of which the first one has the routes. The others have interfaces.
-// It returns the UIDs of the pods that have lost a member. What leaves a proxy's namespace leaves
-// it before the host forgets the proxy: an agent that follows this one finishes that.
-func (h *host) set(ctx context.Context, proxies []*proxy) (lost []string, err error) {
+// first returns the proxy that gets new connections; nil if none does.
+func (h *host) first() *proxy {
+	if h.none || len(h.proxies) == 0 {
+		return nil
+	}
+	return h.proxies[0]
+}
+
+// others returns the proxies that keep the connections that they have.
+func (h *host) others() []*proxy {
+	return slices.DeleteFunc(slices.Clone(h.proxies), func(p *proxy) bool { return p == h.first() })
+}
+
+// set makes these the proxies. The first one gets new connections, and may be nil: then no proxy
+// does. The others keep those that they have. It returns the UIDs of the pods that have lost a
+// member. What leaves a proxy's namespace leaves it before the host forgets the proxy: an agent
+// that follows this one finishes that.
+func (h *host) set(ctx context.Context, first *proxy, others []*proxy) (lost []string, err error) {
+	proxies := others
+	if first != nil {
+		proxies = append([]*proxy{first}, others...)
+	}
 	for _, p := range h.proxies {
 		if !slices.Contains(proxies, p) {
 			if err := p.remove(ctx, h.o); err != nil {
@@ -59,11 +78,11 @@ func (h *host) set(ctx context.Context, proxies []*proxy) (lost []string, err er
 	for i, p := range proxies {
 		records[i] = p.record
 	}
-	if err := h.o.writeState(records); err != nil {
+	if err := h.o.writeState(records, first == nil); err != nil {
 		return nil, err
 	}
 	former := h.proxies
-	h.proxies = proxies
+	h.proxies, h.none = proxies, first == nil
 	lost, err = h.restore(ctx)
 	for _, p := range former {
 		if !slices.Contains(proxies, p) {
@@ -82,9 +101,9 @@ func (h *host) restore(ctx context.Context) (lost []string, err error) {
 		return nil, err
 	}
 	var failed error
-	for i, p := range h.proxies {
+	for _, p := range h.proxies {
 		err := p.keep(ctx, h)
-		if err != nil && i == 0 {
+		if err != nil && p == h.first() {
 			return lost, err
 		}
 		failed = errors.Join(failed, err)
@@ -131,9 +150,9 @@ func (h *host) plan(ctx context.Context) (*interception.Netns, *interception.Pla
 	if err != nil {
 		return nil, nil, err
 	}
-	handle, all := h.o.Host, []ambient.NodeProxy{{}}
-	if len(h.proxies) > 0 {
-		all = nil
+	handle, all := h.o.Host, []ambient.NodeProxy{}
+	if h.first() == nil {
+		all = append(all, ambient.NodeProxy{})
 	}
 	for _, p := range h.proxies {
 		handle, all = handle.With(p.Proxy.Namespace, p.netns), append(all, p.Proxy)
@@ -186,16 +205,17 @@ func (h *host) clear(ctx context.Context) error {
 	return h.o.removeState()
 }
 
-// look looks for the listeners of the proxy that has the routes, and reports whether these, or the
-// families that it serves, are news.
+// look looks for the listeners of the proxy that gets new connections, and reports whether these,
+// or the families that it serves, are news.
 func (h *host) look() (changed bool, err error) {
 	listened, served := h.listens, h.serves
 	h.listens, h.serves = false, nil
-	if h.ready && len(h.proxies) > 0 {
-		h.listens, err = h.o.listens(h.proxies[0].netns)
+	first := h.first()
+	if h.ready && first != nil {
+		h.listens, err = h.o.listens(first.netns)
 	}
 	if h.listens {
-		for _, address := range h.proxies[0].Proxy.Addresses {
+		for _, address := range first.Proxy.Addresses {
 			h.serves = append(h.serves, interception.FamilyOf(address))
 		}
 	}

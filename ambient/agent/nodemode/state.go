@@ -21,8 +21,10 @@ var ErrState = errors.New("the file of the node's proxies cannot be used")
 type state struct {
 	Version int                `json:"version"`
 	Owner   interception.Owner `json:"owner"`
-	// Proxies are those that may have interfaces on the host. The first one has the routes.
+	// Proxies are those that may have interfaces on the host. The first one gets new connections,
+	// unless None says that no proxy does.
 	Proxies []record `json:"proxies"`
+	None    bool     `json:"none,omitempty"` // earlier agents take the first one then
 }
 
 // record is what the file says of a proxy.
@@ -46,14 +48,13 @@ func (o *Options) stateFile() (filesystem.Directory, string) {
 	return filesystem.Directory{Path: filepath.Dir(o.State)}, filepath.Base(o.State)
 }
 
-// readState returns the proxies of the state file, and whether there is one.
-func (o *Options) readState() (proxies []record, exists bool, err error) {
+// readState returns what the state file says; nothing without one.
+func (o *Options) readState() (s state, err error) {
 	directory, name := o.stateFile()
 	text, err := directory.Read(name, maxState)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
+		return state{}, nil
 	}
-	var s state
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}
@@ -61,14 +62,14 @@ func (o *Options) readState() (proxies []record, exists bool, err error) {
 		err = fmt.Errorf("it is of version %d and owner %q, want version %d and owner %q", s.Version, s.Owner, version, o.Owner)
 	}
 	if err != nil {
-		return nil, true, fmt.Errorf("%s: %w: remove it if no other program needs it: %w", o.State, ErrState, err)
+		return state{}, fmt.Errorf("%s: %w: remove it if no other program needs it: %w", o.State, ErrState, err)
 	}
-	return s.Proxies, true, nil
+	return s, nil
 }
 
 // writeState replaces the state file.
-func (o *Options) writeState(proxies []record) error {
-	text, err := json.Marshal(state{version, o.Owner, proxies})
+func (o *Options) writeState(proxies []record, none bool) error {
+	text, err := json.Marshal(state{version, o.Owner, proxies, none})
 	if err == nil {
 		directory, name := o.stateFile()
 		_, err = directory.Write(name, append(text, '\n'), filesystem.Options{})

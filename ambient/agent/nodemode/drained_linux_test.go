@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodemode_test
+
+import (
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
+	"github.com/meshcni/meshcni/internal/testing/talk"
+)
+
+// call opens connections of a pod and to it, of each family.
+func (n *node) call(pod ambient.Pod) (open []net.Conn) {
+	n.t.Helper()
+	for family := range families {
+		for _, ends := range [][2]*nodes.Place{{n.places[pod.UID], n.remote}, {n.remote, n.places[pod.UID]}} {
+			open = append(open, talk.Call(n.t, ends[0], ends[1].Addresses[family]))
+		}
+	}
+	return open
+}
+
+// wantLasting tests that each connection carries a word.
+func (n *node) wantLasting(when string, open []net.Conn) {
+	n.t.Helper()
+	for i, conn := range open {
+		if err := talk.Say(conn, fmt.Sprintf("%d %s", i, when)); err != nil {
+			n.t.Errorf("%s: connection %d: %v", when, i, err)
+		}
+	}
+}
+
+// TestFormerProxyOutlivesTheNewest has the newest proxy go while the former one is still there, and
+// not ready. New connections are refused, and those through the former proxy go on, also after a
+// start of the agent and beside the next proxy, until that proxy's pod is gone.
+func TestFormerProxyOutlivesTheNewest(t *testing.T) {
+	t.Parallel()
+	for name, dataplane := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, dataplane)
+			web := n.pod()
+			talk.Echo(t, n.remote)
+			talk.Echo(t, n.places[web.UID])
+			former, proxy := n.proxy()
+			newest, newer := n.proxy()
+			next, latest := n.proxy()
+			_, end := n.run()
+			n.feed <- told(former, web)
+			n.awaitStatus(web.UID, ambient.StatusEnabled)
+			open := n.call(web)
+			n.wantLasting("through the former proxy", open)
+			if took := proxy.Takings(); len(took) != len(open) {
+				t.Fatalf("the former proxy took %v, want all", took)
+			}
+			former.Ready = false
+			n.feed <- ambient.Change{Pods: []ambient.Pod{former, newest}}
+			n.eventually("the newest proxy takes connections", n.holds(web, newer, captured))
+			n.wantLasting("beside the newest proxy", open)
+			n.feed <- ambient.Change{Gone: []string{newest.UID}}
+			n.awaitStatus(web.UID, ambient.StatusPending)
+			n.wantLasting("without the newest proxy", open)
+			n.wantWay(web, proxy, refused)
+			end()
+			_, end = n.run()
+			n.feed <- told(former, web)
+			n.eventually("the plans are right", func() bool { return n.hasRules(former) && n.isRight() })
+			n.wantLasting("after a start", open)
+			n.wantWay(web, proxy, refused)
+			n.feed <- ambient.Change{Pods: []ambient.Pod{next}}
+			n.eventually("the next proxy takes connections", n.holds(web, latest, captured))
+			n.wantLasting("beside the next proxy", open)
+			n.feed <- ambient.Change{Gone: []string{former.UID}}
+			n.eventually("the former proxy has no rules", func() bool { return !n.hasRules(former) })
+			n.wantWay(web, latest, captured)
+			end()
+		})
+	}
+}
+
+// isRight reports whether the agent says nothing against the host.
+func (n *node) isRight() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.host == nil
+}
