@@ -19,7 +19,11 @@ import (
 // looks for the proxy's listeners. The error may be about a proxy that is not used yet, while the
 // host is right.
 func (a *Agent) keepHost(ctx context.Context) error {
-	if err := a.reopen(ctx); err != nil {
+	unfound, err := a.reopen(ctx)
+	if err == nil && a.mayClear() {
+		err = unfound // nothing of the agent is to be left in that namespace
+	}
+	if err != nil {
 		return err
 	}
 	if a.mayClear() {
@@ -27,11 +31,11 @@ func (a *Agent) keepHost(ctx context.Context) error {
 	}
 	want, unusable := a.choose(ctx)
 	a.host.draining = time.Time{}
-	err := a.change(ctx, want)
+	err = a.change(ctx, want)
 	if ctx.Err() != nil {
 		return err // and nothing was seen of the proxy
 	}
-	if err = errors.Join(err, a.look(), unusable, a.takeOver(ctx)); err == nil {
+	if err = errors.Join(unfound, err, a.look(), unusable, a.takeOver(ctx)); err == nil {
 		err = a.host.settings.err()
 	}
 	return err
@@ -60,9 +64,11 @@ func (a *Agent) look() error {
 
 // reopen opens the namespaces of the proxies of the state file, after a start. One whose pod is
 // gone, or has another namespace, is forgotten: its interfaces have ended with the former
-// namespace.
-func (a *Agent) reopen(ctx context.Context) error {
+// namespace. The node does without a former proxy that is not found, and unfound says why: it is
+// looked for again.
+func (a *Agent) reopen(ctx context.Context) (unfound, err error) {
 	h := &a.host
+	first := h.first()
 	for _, p := range slices.Clone(h.proxies) {
 		if p.netns != nil {
 			continue
@@ -72,20 +78,34 @@ func (a *Agent) reopen(ctx context.Context) error {
 			h.drop(p)
 			continue
 		}
-		netns, err := a.locate(ctx, p, pod)
-		if err != nil {
-			return fmt.Errorf("find the proxy's pod %s/%s, which was the node's proxy before the start: %w", p.Namespace, p.Name, err)
-		}
-		if netns == nil {
+		is, err := a.reopenOne(ctx, p, pod)
+		switch {
+		case err != nil && p == first:
+			return nil, err
+		case err != nil:
+			unfound = errors.Join(unfound, err)
+		case !is:
 			h.drop(p)
-			continue
 		}
-		if err := h.watch.Add(p.key(), netns); err != nil {
-			return errors.Join(err, netns.Close())
-		}
-		p.netns = netns
 	}
-	return nil
+	return unfound, nil
+}
+
+// reopenOne opens the namespace of a proxy of the state file, and reports whether it is still the
+// pod's.
+func (a *Agent) reopenOne(ctx context.Context, p *proxy, pod ambient.Pod) (is bool, err error) {
+	netns, err := a.locate(ctx, p, pod)
+	if err != nil {
+		return false, fmt.Errorf("find the proxy's pod %s/%s, which was the node's proxy before the start: %w", p.Namespace, p.Name, err)
+	}
+	if netns == nil {
+		return false, nil
+	}
+	if err := a.host.watch.Add(p.key(), netns); err != nil {
+		return false, errors.Join(err, netns.Close())
+	}
+	p.netns = netns
+	return true, nil
 }
 
 // locate finds the namespace of a proxy of the state file: by the addresses that the feed tells of
@@ -158,7 +178,7 @@ func (h *host) usable(ctx context.Context, pod ambient.Pod) (*proxy, error) {
 	if err := h.refusals.of(pod.UID); err != nil {
 		return nil, err
 	}
-	if p == nil || isFirst || h.isReplaced(ctx, p, pod) {
+	if p == nil || isFirst || p.netns == nil || h.isReplaced(ctx, p, pod) {
 		return h.open(ctx, pod)
 	}
 	if err := h.mustListen(p.netns); err != nil {

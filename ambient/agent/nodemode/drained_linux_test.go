@@ -7,8 +7,11 @@ import (
 	"net"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 	"github.com/meshcni/meshcni/internal/testing/talk"
 )
 
@@ -79,6 +82,46 @@ func TestFormerProxyOutlivesTheNewest(t *testing.T) {
 			end()
 		})
 	}
+}
+
+// TestFormerProxyIsNotFound starts an agent that does not find the former proxy of the state file,
+// and that has no complete feed. It names that proxy, and leaves what it has alone while all
+// stands. Once the rules are gone, those of the present proxy come back.
+func TestFormerProxyIsNotFound(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, backends(t)["nftables"])
+	web := n.pod()
+	talk.Echo(t, n.remote)
+	talk.Echo(t, n.places[web.UID])
+	former, _ := n.proxy()
+	newest, proxy := n.proxy()
+	_, end := n.run()
+	n.feed <- told(former, web)
+	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	open := n.call(web)
+	n.feed <- ambient.Change{Pods: []ambient.Pod{newest}}
+	n.eventually("the newest proxy takes connections", n.holds(web, proxy, captured))
+	end()
+	n.vanish(former.UID)
+	stood := n.dump()
+	a, _ := n.run()
+	incomplete := told(newest, web)
+	incomplete.Complete = false
+	n.feed <- incomplete
+	n.hostErrorIs("find the proxy's pod mesh/" + former.Name)
+	n.await("the pod is right", func() bool { return len(a.Pods()) == 1 && a.Pods()[0].Step == "" && a.Pods()[0].Err == nil })
+	n.wantLasting("while the former proxy is not found", open)
+	if diff := cmp.Diff(stood, n.dump()); diff != "" {
+		t.Errorf("the host (-before +after):\n%s", diff)
+	}
+	sandboxtest.Run(t, n.options.Host.File(), "", "nft", "flush", "ruleset")
+	n.eventually("the rules and members are back", n.holds(web, proxy, captured))
+	late := n.pod()
+	n.feed <- ambient.Change{Pods: []ambient.Pod{late}}
+	n.awaitStatus(late.UID, ambient.StatusEnabled)
+	n.feed <- ambient.Change{Complete: true}
+	n.await("nothing is said of the former proxy", n.isRight)
+	n.wantWay(web, proxy, captured)
 }
 
 // isRight reports whether the agent says nothing against the host.

@@ -58,6 +58,11 @@ func (h *host) others() []*proxy {
 	return slices.DeleteFunc(slices.Clone(h.proxies), func(p *proxy) bool { return p == h.first() })
 }
 
+// found returns the proxies whose namespaces are open.
+func (h *host) found() []*proxy {
+	return slices.DeleteFunc(slices.Clone(h.proxies), func(p *proxy) bool { return p.netns == nil })
+}
+
 // set makes these the proxies. The first one gets new connections, and may be nil: then no proxy
 // does. The others keep those that they have. It returns the UIDs of the pods that have lost a
 // member. What leaves a proxy's namespace leaves it before the host forgets the proxy: an agent
@@ -101,7 +106,7 @@ func (h *host) restore(ctx context.Context) (lost []string, err error) {
 		return nil, err
 	}
 	var failed error
-	for _, p := range h.proxies {
+	for _, p := range h.found() {
 		err := p.keep(ctx, h)
 		if err != nil && p == h.first() {
 			return lost, err
@@ -117,7 +122,7 @@ func (h *host) restore(ctx context.Context) (lost []string, err error) {
 
 // restoreNode makes the host hold its plan, and reads the members of the sets.
 func (h *host) restoreNode(ctx context.Context) (lost []string, err error) {
-	handle, plan, err := h.plan(ctx)
+	handle, plan, err := h.standingPlan(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -140,9 +145,9 @@ func (h *host) restoreNode(ctx context.Context) (lost []string, err error) {
 	return lost, nil
 }
 
-// plan returns the plan for the host, with the handle that it needs. No other program may use the
-// numbers of the first plan with wires, nor of the first without.
-func (h *host) plan(ctx context.Context) (*interception.Netns, *interception.Plan, error) {
+// plan returns the plan for the host with these proxies, and the handle that it needs. No other
+// program may use the numbers of the first plan with wires, nor of the first without.
+func (h *host) plan(ctx context.Context, proxies []*proxy) (*interception.Netns, *interception.Plan, error) {
 	facts, err := netfacts.Read(h.o.Host)
 	if err == nil {
 		err = h.lookForFormer(ctx)
@@ -154,10 +159,13 @@ func (h *host) plan(ctx context.Context) (*interception.Netns, *interception.Pla
 	if h.first() == nil {
 		all = append(all, ambient.NodeProxy{})
 	}
-	for _, p := range h.proxies {
-		handle, all = handle.With(p.Proxy.Namespace, p.netns), append(all, p.Proxy)
+	for _, p := range proxies {
+		all = append(all, p.Proxy)
+		if p.netns != nil {
+			handle = handle.With(p.Proxy.Namespace, p.netns)
+		}
 	}
-	if h.applied == "" || len(h.proxies) > 0 && !h.unclashed {
+	if h.applied == "" || len(proxies) > 0 && !h.unclashed {
 		alone, err := ambient.NodePlan(all[0], h.o.Numbers, facts, h.o.Owner, all[1:]...)
 		if err == nil {
 			err = h.mustNotClash(ctx, alone)
@@ -165,10 +173,43 @@ func (h *host) plan(ctx context.Context) (*interception.Netns, *interception.Pla
 		if err != nil {
 			return nil, nil, err
 		}
-		h.unclashed = len(h.proxies) > 0
+		h.unclashed = len(proxies) > 0
 	}
 	plan, err := ambient.NodePlan(all[0], h.numbers(), facts, h.o.Owner, all[1:]...)
 	return handle, plan, err
+}
+
+// standingPlan returns the plan that the host is to hold, with the handle that it needs. A former
+// proxy may not have been found since the start. As long as its wires and all else stand, they are
+// left alone, since its connections may go on. Otherwise the plan is without them if they are
+// veths, which cannot be written without the proxy's namespace.
+func (h *host) standingPlan(ctx context.Context) (*interception.Netns, *interception.Plan, error) {
+	handle, plan, err := h.plan(ctx, h.proxies)
+	if err != nil || len(h.found()) == len(h.proxies) {
+		return handle, plan, err
+	}
+	seen, err := h.o.Dataplane.Observe(ctx, handle, h.o.Owner)
+	if err != nil || len(h.drifts(plan, seen)) == 0 {
+		return handle, plan, err
+	}
+	unwritable := func(p *proxy) bool { return p.netns == nil && p.Proxy.Way == ambient.WayVeth }
+	return h.plan(ctx, slices.DeleteFunc(slices.Clone(h.proxies), unwritable))
+}
+
+// drifts returns what the agent has to mend. What other programs have is not its to change, and
+// where a link of a proxy that was not found ends cannot be seen.
+func (h *host) drifts(plan *interception.Plan, seen interception.State) []interception.Drift {
+	unseen := map[interception.RuleID]bool{}
+	for link := range interception.ObjectsOf[interception.Link](plan) {
+		for _, p := range h.proxies {
+			if p.netns == nil && link.Veth != nil && link.Veth.Namespace == p.Proxy.Namespace {
+				unseen[link.ID] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(interception.Diff(plan, seen), func(d interception.Drift) bool {
+		return d.Kind == interception.DriftForeign || d.Kind == interception.DriftChanged && unseen[d.ID]
+	})
 }
 
 // keep applies a plan where the namespace does not hold it. It returns what was seen before, and
@@ -179,8 +220,7 @@ func (h *host) keep(
 	if seen, err = h.o.Dataplane.Observe(ctx, in, h.o.Owner); err != nil {
 		return seen, false, err
 	}
-	// What other programs have is not the agent's to change.
-	drifts := slices.DeleteFunc(interception.Diff(plan, seen), func(d interception.Drift) bool { return d.Kind == interception.DriftForeign })
+	drifts := h.drifts(plan, seen)
 	changed = h.settings.mayHeal(key, drifts, isNew, h.o.SettingsRound) && len(drifts) > 0
 	if changed {
 		err = h.o.Dataplane.Apply(ctx, in, plan)
