@@ -151,6 +151,7 @@ func (a *Agent) choose(ctx context.Context) (want *proxy, unusable error) {
 		return h.first(), nil
 	}
 	h.refusals.forget(present)
+	h.readdress(ctx, present)
 	for _, pod := range candidates {
 		p, err := h.usable(ctx, pod)
 		if err == nil {
@@ -162,6 +163,24 @@ func (a *Agent) choose(ctx context.Context) (want *proxy, unusable error) {
 		return first, unusable // it is there, and no other one is ready
 	}
 	return nil, unusable
+}
+
+// readdress gives each proxy the addresses that its pod has got in the same sandbox.
+func (h *host) readdress(ctx context.Context, present []ambient.Pod) {
+	for _, p := range h.found() {
+		i := slices.IndexFunc(present, func(pod ambient.Pod) bool { return pod.UID == p.UID })
+		if i < 0 || p.is(present[i]) {
+			continue
+		}
+		if same, err := h.isSame(ctx, p, present[i]); err != nil || !same {
+			continue
+		}
+		next := p.Proxy
+		next.Addresses = ofEachFamily(present[i].Addresses)
+		if next.Validate() == nil { // a tunnel may need an address that is gone
+			p.Proxy = next
+		}
+	}
 }
 
 // usable returns the proxy of a pod that is ready: the first one, another one that has interfaces,
@@ -189,13 +208,19 @@ func (h *host) usable(ctx context.Context, pod ambient.Pod) (*proxy, error) {
 
 // isReplaced reports whether a proxy's pod has another namespace since.
 func (h *host) isReplaced(ctx context.Context, p *proxy, pod ambient.Pod) bool {
+	same, err := h.isSame(ctx, p, pod)
+	return err == nil && !same
+}
+
+// isSame reports whether a proxy's pod has the namespace that it had.
+func (h *host) isSame(ctx context.Context, p *proxy, pod ambient.Pod) (bool, error) {
 	netns, err := h.o.find(ctx, pod.Namespace, pod.Name, pod)
 	if err != nil {
-		return false
+		return false, err
 	}
-	is := netns.ID() != p.Netns
+	same := netns.ID() == p.Netns
 	_ = netns.Close() // nothing was written
-	return is
+	return same, nil
 }
 
 // candidates returns the proxies' pods that are ready, the newest first, and those that are there

@@ -5,12 +5,15 @@ package nodemode_test
 import (
 	"fmt"
 	"net"
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 	"github.com/meshcni/meshcni/internal/testing/talk"
 )
@@ -122,6 +125,46 @@ func TestFormerProxyIsNotFound(t *testing.T) {
 	n.feed <- ambient.Change{Complete: true}
 	n.await("nothing is said of the former proxy", n.isRight)
 	n.wantWay(web, proxy, captured)
+}
+
+// TestProxyGetsAnotherAddress gives the proxy's pod another address in the same sandbox: what it
+// carries goes on, and it serves all the time.
+func TestProxyGetsAnotherAddress(t *testing.T) {
+	t.Parallel()
+	for _, way := range []ambient.Way{ambient.WayVeth, ambient.WayVXLAN} {
+		t.Run(way.String(), func(t *testing.T) {
+			t.Parallel()
+			dataplane := &meddled{backend: backends(t)["nftables"]}
+			n := newNode(t, dataplane)
+			n.options.Way = way
+			dataplane.meddle = func(plan *interception.Plan) error {
+				_, isHosts := plan.Set(ambient.MeshedSet(interception.IPv4))
+				if isHosts && !has(plan, func(interception.Link) bool { return true }) {
+					t.Error("the host is without wires to the proxy for a while")
+				}
+				return nil
+			}
+			web := n.pod()
+			talk.Echo(t, n.remote)
+			talk.Echo(t, n.places[web.UID])
+			proxyPod, proxy := n.proxy()
+			n.run()
+			n.feed <- told(proxyPod, web)
+			n.awaitStatus(web.UID, ambient.StatusEnabled)
+			open := n.call(web)
+			dataplane.armed.Store(true)
+			const next = "10.244.1.130"
+			in, link := n.places[proxyPod.UID].Peer("eth0")
+			sandboxtest.Run(t, n.places[proxyPod.UID].Netns.File(), "", "ip", "address", "add", next+"/32", "dev", "eth0")
+			sandboxtest.Run(t, in.Netns.File(), "", "ip", "route", "add", next, "dev", string(link))
+			proxyPod.Addresses = []netip.Addr{netip.MustParseAddr(next), proxyPod.Addresses[1]}
+			n.feed <- ambient.Change{Pods: []ambient.Pod{proxyPod}}
+			n.eventually("the rules have the address", func() bool { return strings.Contains(n.dump(), "ip saddr "+next) && n.isRight() })
+			n.wantLasting("with the other address", open)
+			n.wantWay(web, proxy, captured)
+			n.wantStatuses(web, ambient.StatusEnabled)
+		})
+	}
 }
 
 // isRight reports whether the agent says nothing against the host.
