@@ -243,7 +243,7 @@ func TestNumbersInUse(t *testing.T) {
 			n.mu.Lock()
 			err := n.host
 			n.mu.Unlock()
-			if !errors.Is(err, nodemode.ErrClash) || !strings.HasSuffix(err.Error(), ": have the other programs use something else, or give the mesh other numbers") {
+			if !errors.Is(err, nodemode.ErrClash) || !strings.HasSuffix(err.Error(), " or capture the pods in their own namespaces (ambient-mode in-pod)") {
 				t.Errorf("%v, want ErrClash that ends with what to do", err)
 			}
 			after := n.dump()
