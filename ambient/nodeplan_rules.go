@@ -110,12 +110,15 @@ func (p nodePlanner) captured() {
 // one of the node's own. What the node says to the other end, such as that a packet was too big for
 // a wire, is no answer.
 func (p nodePlanner) answered() {
-	if p.IsZero() {
+	if !p.isWired() {
 		return
 	}
 	c := p.builder.Mangle("answered")
 	c.Entry(interception.Output, p.marked(p.hooked(interception.L4{}), p.Opened), "connections that the proxy opened to the node itself")
 	for _, of := range p.proxies {
+		if of.IsZero() {
+			continue
+		}
 		answer := interception.Match{ConnMark: interception.Is(of.Opened), Direction: interception.DirectionReply}
 		c.Do(interception.RuleID(of.wireID("node.answer")), answer, interception.SetMark{Mark: of.Replies.Mark}, whyReplies)
 	}
