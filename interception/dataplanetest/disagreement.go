@@ -120,7 +120,8 @@ func wantsTracking(rule interception.Rule, to netip.Addr) bool {
 		return false
 	}
 	switch rule.Action.(type) {
-	case interception.RedirectTo, interception.DNATTo, interception.SNATTo, interception.KeepSource, interception.SaveMark, interception.RestoreMark,
+	case interception.RedirectTo, interception.DNATTo, interception.SNATTo, interception.KeepSource,
+		interception.SaveMark, interception.RestoreMark,
 		interception.SetConnMark, interception.SetZone, interception.NoTrack:
 		return true
 	default:

@@ -110,17 +110,9 @@ func (r *reading) nat(a *attributes) error {
 	if err != nil {
 		return err
 	}
-	flags := uint32(unix.NF_NAT_RANGE_MAP_IPS)
-	var port interception.Port
-	if a.has(unix.NFTA_NAT_REG_PROTO_MIN) {
-		ports, err := registers(a, unix.NFTA_NAT_REG_PROTO_MIN, unix.NFTA_NAT_REG_PROTO_MAX)
-		if err != nil {
-			return err
-		}
-		if port, err = r.port(ports); err != nil || port == 0 {
-			return errUnknown
-		}
-		flags |= unix.NF_NAT_RANGE_PROTO_SPECIFIED
+	port, flags, err := r.natPort(a)
+	if err != nil {
+		return err
 	}
 	kind, family := a.number(unix.NFTA_NAT_TYPE), a.number(unix.NFTA_NAT_FAMILY)
 	if a.number(unix.NFTA_NAT_FLAGS)&^flags != 0 || family != uint32(protocolFamily(r.family)) || r.family == interception.BothFamilies {
@@ -130,10 +122,10 @@ func (r *reading) nat(a *attributes) error {
 	if err != nil {
 		return errUnknown
 	}
-	if d, ok := r.direction(v.field); ok && d == source && v.mask == nil && kind == unix.NFT_NAT_SNAT && port == 0 {
-		return r.do(interception.KeepSource{})
-	}
 	if v.constant == nil {
+		if kind == unix.NFT_NAT_SNAT && port == 0 && r.isSource(v) {
+			return r.do(interception.KeepSource{})
+		}
 		return errUnknown
 	}
 	addr, _ := netip.AddrFromSlice(v.constant)
@@ -141,6 +133,28 @@ func (r *reading) nat(a *attributes) error {
 		return r.do(interception.SNATTo{Addr: addr, Port: port})
 	}
 	return r.do(interception.DNATTo{Addr: addr, Port: port})
+}
+
+// natPort returns the port of a translation, 0 if it has none, and the flags that it may have.
+func (r *reading) natPort(a *attributes) (interception.Port, uint32, error) {
+	if !a.has(unix.NFTA_NAT_REG_PROTO_MIN) {
+		return 0, unix.NF_NAT_RANGE_MAP_IPS, nil
+	}
+	register, err := registers(a, unix.NFTA_NAT_REG_PROTO_MIN, unix.NFTA_NAT_REG_PROTO_MAX)
+	if err != nil {
+		return 0, 0, err
+	}
+	port, err := r.port(register)
+	if err != nil || port == 0 {
+		return 0, 0, errUnknown
+	}
+	return port, unix.NF_NAT_RANGE_MAP_IPS | unix.NF_NAT_RANGE_PROTO_SPECIFIED, nil
+}
+
+// isSource reports whether a value is the packet's own source address.
+func (r *reading) isSource(v value) bool {
+	d, ok := r.direction(v.field)
+	return ok && d == source && v.mask == nil
 }
 
 func (r *reading) tproxy(a *attributes) error {

@@ -186,10 +186,7 @@ func (h *host) readdress(ctx context.Context, present []ambient.Pod) {
 // usable returns the proxy of a pod that is ready: the first one, another one that has interfaces,
 // or one that has none yet.
 func (h *host) usable(ctx context.Context, pod ambient.Pod) (*proxy, error) {
-	var p *proxy
-	if i := slices.IndexFunc(h.proxies, func(p *proxy) bool { return p.is(pod) }); i >= 0 {
-		p = h.proxies[i]
-	}
+	p := h.of(pod)
 	isFirst := p != nil && p == h.first()
 	if isFirst && (h.listens || !h.ready || !h.isReplaced(ctx, p, pod)) {
 		return p, nil
@@ -204,6 +201,14 @@ func (h *host) usable(ctx context.Context, pod ambient.Pod) (*proxy, error) {
 		return nil, proxyError(pod, err)
 	}
 	return p, nil
+}
+
+// of returns the proxy of a pod; nil if it has none.
+func (h *host) of(pod ambient.Pod) *proxy {
+	if i := slices.IndexFunc(h.proxies, func(p *proxy) bool { return p.is(pod) }); i >= 0 {
+		return h.proxies[i]
+	}
+	return nil
 }
 
 // isReplaced reports whether a proxy's pod has another namespace since.

@@ -41,7 +41,8 @@ func (h *host) mustNotClash(ctx context.Context, plan *interception.Plan) error 
 	for i, c := range shared {
 		texts[i] = c.String()
 	}
-	return fmt.Errorf("%w: %s: have the other programs use something else, or capture the pods in their own namespaces (ambient-mode in-pod)", ErrClash, strings.Join(texts, "; "))
+	return fmt.Errorf("%w: %s: have the other programs use something else, or capture the pods in their own namespaces (ambient-mode in-pod)",
+		ErrClash, strings.Join(texts, "; "))
 }
 
 // isOwn reports whether a chain is the agent's, written by package iptables: package nftables reads
