@@ -49,10 +49,10 @@ const (
 // The proxy finds the original destination in the local address of the connections that it accepts,
 // and may use its client's address as the source of its own ([ProxyPlan]).
 //
-// What the node's own programs send is left alone, and so is what pods send to the node's
-// addresses. What is not TCP never reaches the wires, but for ICMP errors about connections of line
-// 1. With NodeProxy.DNS, queries of meshed pods over UDP are translated to the proxy's address and
-// NodeNumbers.DNSPort.
+// What the node's own programs send is left alone, but for what answers line 1, and so is what pods
+// send to the node's addresses. What is not TCP never reaches the wires, but for ICMP errors about
+// connections of line 1. With NodeProxy.DNS, queries of meshed pods over UDP are translated to the
+// proxy's address and NodeNumbers.DNSPort.
 //
 // A connection that was there before its pod became a member of the set stays as it is, and one
 // that is captured stays so to its end.
@@ -87,9 +87,10 @@ const (
 //	NodePlan(successor, ...)            the former proxy's wires and routes go
 //
 // Each new connection reaches one of both proxies. Those that the former proxy has taken go on
-// until the third plan, and are rejected then. Either may be the zero NodeProxy: while that comes
-// first, new connections of meshed pods fail, and those that the other proxy has taken go on. There
-// can be one other beside it. [ProxySwitch] returns these plans as a [Rollout].
+// until the third plan, and are rejected then. The first may be the zero NodeProxy: then new
+// connections of meshed pods fail, and those that the other proxy has taken go on. There can be one
+// other beside it. A step with a zero other is left out. [ProxySwitch] returns these plans as a
+// [Rollout].
 func NodePlan(
 	p NodeProxy, n NodeNumbers, f interception.Facts, owner interception.Owner, others ...NodeProxy,
 ) (*interception.Plan, error) {

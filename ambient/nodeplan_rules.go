@@ -200,7 +200,7 @@ func (p nodePlanner) translations() {
 	out := p.builder.NAT("leaving")
 	out.EntryAt(interception.Postrouting, nodeFirst, p.hooked(interception.L4{}), "sources of captured connections")
 	for _, family := range families(p.facts) {
-		out.Do(id("captured.source", family), interception.Match{Family: family, Out: p.wires}, interception.KeepSource{},
+		out.Do(id("captured.source", family), interception.Match{Family: family, Out: p.wires}, interception.SNATTo{Keep: true},
 			"captured connections keep their source")
 	}
 }

@@ -73,14 +73,12 @@ type SNATTo struct {
 	Addr netip.Addr
 	// Port is the new source port; 0 lets the kernel choose. A port requires TCP or UDP.
 	Port Port
+	// Keep leaves the source as it is, without Addr and Port, and keeps later rules of all programs
+	// from rewriting it; the rule has one family. Accept does so in iptables, where all programs
+	// share a chain of nat. In nf_tables each program has chains of its own, and the first
+	// translation of a connection counts: there Keep translates the source to itself.
+	Keep bool
 }
-
-// KeepSource leaves the connection's source as it is, and keeps later rules of all programs from
-// rewriting it. Accept does so in iptables, where all programs share a chain of nat. In nf_tables
-// each program has chains of its own, and the first translation of a connection counts: there
-// KeepSource translates the source to itself. It applies in Input and Postrouting, in a rule of one
-// family.
-type KeepSource struct{}
 
 // TProxyTo hands the packet to a local socket that listens on Port with IP_TRANSPARENT, whatever
 // the packet's destination. It also writes the packet's mark, by which policy routing then delivers
@@ -165,11 +163,14 @@ func (a RedirectTo) String() string { return fmt.Sprintf("redirect to :%d", a.Po
 // String returns "dnat to 10.0.0.1:80", without the port when it is kept.
 func (a DNATTo) String() string { return "dnat to " + endpoint(a.Addr, a.Port) }
 
-// String returns "snat to 10.0.0.1:80", without the port when the kernel chooses it.
-func (a SNATTo) String() string { return "snat to " + endpoint(a.Addr, a.Port) }
-
-// String returns "keep source".
-func (KeepSource) String() string { return "keep source" }
+// String returns "snat to 10.0.0.1:80", without the port when the kernel chooses it, or "keep
+// source".
+func (a SNATTo) String() string {
+	if a.Keep {
+		return "keep source"
+	}
+	return "snat to " + endpoint(a.Addr, a.Port)
+}
 
 // String returns the action with port and mark, such as "tproxy to :15006 mark 0x539".
 func (a TProxyTo) String() string { return fmt.Sprintf("tproxy to :%d mark %s", a.Port, a.Mark) }
@@ -219,7 +220,6 @@ func (Reject) action()      {}
 func (RedirectTo) action()  {}
 func (DNATTo) action()      {}
 func (SNATTo) action()      {}
-func (KeepSource) action()  {}
 func (TProxyTo) action()    {}
 func (SetMark) action()     {}
 func (SaveMark) action()    {}
@@ -254,7 +254,6 @@ func (Return) nat()     {}
 func (RedirectTo) nat() {}
 func (DNATTo) nat()     {}
 func (SNATTo) nat()     {}
-func (KeepSource) nat() {}
 func (Log) nat()        {}
 func (Jump) nat()       {}
 

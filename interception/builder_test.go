@@ -96,11 +96,14 @@ func TestBuildRefuses(t *testing.T) {
 			c.Entry(Output, Match{}, "reason")
 			c.Do("rule", Match{Family: IPv4}, SNATTo{Addr: netip.MustParseAddr("10.0.0.1")}, "reason")
 		}},
-		{"keeps the source of both families", "set Match.Family", func(b *Builder) { b.NAT("c").Do("rule", Match{}, KeepSource{}, "reason") }},
+		{"keeps the source of both families", "set Match.Family", func(b *Builder) { b.NAT("c").Do("rule", Match{}, SNATTo{Keep: true}, "reason") }},
 		{"keeps the source in output", "works in [input postrouting] only", func(b *Builder) {
 			c := b.NAT("output")
 			c.Entry(Output, Match{}, "reason")
-			c.Do("rule", Match{Family: IPv4}, KeepSource{}, "reason")
+			c.Do("rule", Match{Family: IPv4}, SNATTo{Keep: true}, "reason")
+		}},
+		{"keeps the source and rewrites it", "has an address or a port", func(b *Builder) {
+			b.NAT("c").Do("rule", Match{Family: IPv4}, SNATTo{Addr: netip.MustParseAddr("10.0.0.1"), Keep: true}, "reason")
 		}},
 		{"dnat without family", "set Match.Family", func(b *Builder) {
 			b.NAT("c").Do("rule", Match{}, DNATTo{Addr: netip.MustParseAddr("10.0.0.1")}, "reason")

@@ -72,9 +72,11 @@ func (r Rule) drained() Rule {
 // translates reports whether the kernel changes the addresses of the connections that an action
 // decides about.
 func translates(a Action) bool {
-	switch a.(type) {
-	case RedirectTo, DNATTo, SNATTo, KeepSource:
+	switch a := a.(type) {
+	case RedirectTo, DNATTo:
 		return true
+	case SNATTo:
+		return !a.Keep
 	default:
 		return false
 	}

@@ -106,9 +106,10 @@ func encodeAction(a Action) wireAction {
 	case DNATTo:
 		return wireAction{Do: wordDNAT, Addr: a.Addr, Port: a.Port}
 	case SNATTo:
+		if a.Keep {
+			return wireAction{Do: wordKeepSource, Addr: a.Addr, Port: a.Port}
+		}
 		return wireAction{Do: wordSNAT, Addr: a.Addr, Port: a.Port}
-	case KeepSource:
-		return wireAction{Do: wordKeepSource}
 	case TProxyTo:
 		return wireAction{Do: wordTProxy, Port: a.Port, Mark: a.Mark.String()}
 	case SetZone:
@@ -148,8 +149,8 @@ func (w wireAction) decode() (Action, error) {
 	}
 	action, ok := map[string]Action{
 		wordAccept: Accept{}, wordReturn: Return{}, wordDrop: Drop{}, wordReject: Reject{}, wordNoTrack: NoTrack{},
-		wordRedirect: RedirectTo{w.Port}, wordDNAT: DNATTo{w.Addr, w.Port}, wordSNAT: SNATTo{w.Addr, w.Port},
-		wordKeepSource: KeepSource{},
+		wordRedirect: RedirectTo{w.Port}, wordDNAT: DNATTo{w.Addr, w.Port}, wordSNAT: SNATTo{Addr: w.Addr, Port: w.Port},
+		wordKeepSource: SNATTo{Keep: true},
 		wordTProxy:     TProxyTo{w.Port, mark}, wordSetMark: SetMark{mark}, wordSaveMark: SaveMark{w.Mask},
 		wordRestoreMark: RestoreMark{w.Mask}, wordSetConnMark: SetConnMark{mark}, wordSetZone: SetZone{w.Zone},
 		wordLog: Log{w.Text}, wordJump: Jump{w.Chain},

@@ -75,7 +75,7 @@ func everything(t testing.TB) *Plan {
 		nat.Do("set-dst", Match{DstSet: Not(fixed), SrcSet: Not(fixed)}, Accept{}, "why")
 		source4.Entry(Postrouting, Match{}, "enter source")
 		source4.Do("snat", Match{Src: Not(Prefixes(v4)), Dst: Is(Prefixes(v4))}, SNATTo{Addr: netip.MustParseAddr("10.0.0.2")}, "why")
-		source4.Do("keep", Match{Family: IPv6}, KeepSource{}, "why")
+		source4.Do("keep", Match{Family: IPv6}, SNATTo{Keep: true}, "why")
 
 		filter, tail := b.Filter("filter"), b.Filter("tail")
 		filter.Entry(Forward, Match{}, "enter filter")

@@ -52,7 +52,8 @@ func everything(b *interception.Builder) {
 	})
 	nat := b.NAT("chain")
 	fill(nat, "nat", tcp, []interception.NATAction{interception.Accept{}, interception.Return{}, interception.RedirectTo{Port: 1}, interception.Log{Prefix: "log"}})
-	fill(nat, "nat.v4", v4, []interception.NATAction{interception.DNATTo{Addr: address}, interception.SNATTo{Addr: address}, interception.KeepSource{}})
+	fill(nat, "nat.v4", v4, []interception.NATAction{interception.DNATTo{Addr: address}, interception.SNATTo{Addr: address}})
+	fill(nat, "nat.v4.keep", v4, []interception.NATAction{interception.SNATTo{Keep: true}})
 	filter := b.Filter("chain")
 	fill(filter, "filter", tcp, []interception.FilterAction{
 		interception.Accept{},

@@ -53,8 +53,6 @@ func actionRules(a Action) (actionRule, bool) {
 		return actionRule{tables: []TableKind{NAT}, hooks: inOut, transport: a.Port != 0}, true
 	case SNATTo:
 		return actionRule{tables: []TableKind{NAT}, hooks: []Hook{Input, Postrouting}, transport: a.Port != 0}, true
-	case KeepSource:
-		return actionRule{tables: []TableKind{NAT}, hooks: []Hook{Input, Postrouting}}, true
 	case TProxyTo:
 		return actionRule{tables: []TableKind{Mangle}, hooks: []Hook{Prerouting}, transport: true}, true
 	case SetMark, SaveMark, RestoreMark, SetConnMark:
@@ -84,11 +82,10 @@ func validateValues(t Table, r Rule) error {
 	case DNATTo:
 		return addressError(a, a.Addr, r.Match)
 	case SNATTo:
-		return addressError(a, a.Addr, r.Match)
-	case KeepSource:
-		if r.Match.EffectiveFamily() == BothFamilies {
-			return fmt.Errorf("%s in a rule of both families: set Match.Family", a)
+		if a.Keep {
+			return keepError(a, r.Match)
 		}
+		return addressError(a, a.Addr, r.Match)
 	case Log:
 		return validateName("log prefix", a.Prefix, maxLogPrefix, prose, prose)
 	}
@@ -107,6 +104,16 @@ func writtenMarkError(a Action, m MarkBits) error {
 		return fmt.Errorf("%s writes no bit: name a mask, or use WholeMark", a)
 	}
 	return markError(m)
+}
+
+func keepError(a SNATTo, m Match) error {
+	switch {
+	case a != SNATTo{Keep: true}:
+		return fmt.Errorf("%s has an address or a port, too: leave them out, or Keep", a)
+	case m.EffectiveFamily() == BothFamilies:
+		return fmt.Errorf("%s in a rule of both families: set Match.Family", a)
+	}
+	return nil
 }
 
 func addressError(a Action, addr netip.Addr, m Match) error {

@@ -54,7 +54,7 @@ func newAmbientWithdrawCommand(env environment) *cobra.Command {
 		ValidArgsFunction: completePods(env),
 		Args:              cobra.ArbitraryArgs,
 		RunE: func(command *cobra.Command, args []string) error {
-			format, loaded, err := readLeniently(command, env)
+			format, loaded, _, err := readLeniently(command, env)
 			if err != nil {
 				return err
 			}

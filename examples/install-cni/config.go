@@ -61,19 +61,19 @@ func outputFormat(command *cobra.Command) (string, error) {
 
 // readLeniently reads the output format and the settings of a command that must work while the
 // daemon does: standard error names the values that are refused, as the daemon refuses them, and
-// only the command line must be right.
-func readLeniently(command *cobra.Command, env environment) (format string, loaded settings.Loaded, err error) {
+// only the command line must be right. The last result reports whether anything is refused.
+func readLeniently(command *cobra.Command, env environment) (format string, loaded settings.Loaded, refused bool, err error) {
 	if format, err = outputFormat(command); err != nil {
-		return "", settings.Loaded{}, err
+		return "", settings.Loaded{}, false, err
 	}
-	loaded, refused, err := settings.LoadLeniently(command, env.environ)
+	loaded, warnings, err := settings.LoadLeniently(command, env.environ)
 	if err != nil {
-		return "", settings.Loaded{}, &usageError{err}
+		return "", settings.Loaded{}, false, &usageError{err}
 	}
-	for _, warning := range refused {
+	for _, warning := range warnings {
 		fmt.Fprintf(env.stderr, "install-cni: refused: %v\n", warning)
 	}
-	return format, loaded, nil
+	return format, loaded, len(warnings) > 0, nil
 }
 
 // readCommand reads the output format and the settings of a command, which must all be valid.

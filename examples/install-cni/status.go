@@ -51,7 +51,7 @@ func newStatusCommand(env environment) *cobra.Command {
 		Example: statusExample,
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			format, loaded, err := readLeniently(command, env)
+			format, loaded, refused, err := readLeniently(command, env)
 			if err != nil {
 				return err
 			}
@@ -60,6 +60,7 @@ func newStatusCommand(env environment) *cobra.Command {
 				return err
 			}
 			report.compare(loaded)
+			report.Right = report.Right && !refused
 			report.ask(command.Context(), env, loaded.Settings)
 			if err := printStatus(env, format, report); err != nil {
 				return err

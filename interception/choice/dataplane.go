@@ -16,7 +16,7 @@ import (
 
 // Dataplane is an [interception.Dataplane] that applies each plan with the first candidate that
 // can. It has no state; several goroutines may use it if they may use its candidates. The zero
-// Dataplane has no candidates, and can nothing.
+// Dataplane has no candidates, and refuses every plan.
 //
 // Where the first candidate can, Dataplane is as fast as it. Later ones find the namespace
 // unchanged: an unsupported plan changes nothing.

@@ -120,8 +120,7 @@ func wantsTracking(rule interception.Rule, to netip.Addr) bool {
 		return false
 	}
 	switch rule.Action.(type) {
-	case interception.RedirectTo, interception.DNATTo, interception.SNATTo, interception.KeepSource,
-		interception.SaveMark, interception.RestoreMark,
+	case interception.RedirectTo, interception.DNATTo, interception.SNATTo, interception.SaveMark, interception.RestoreMark,
 		interception.SetConnMark, interception.SetZone, interception.NoTrack:
 		return true
 	default:

@@ -211,7 +211,7 @@ func (f folder) one(
 	for _, candidate := range candidates(match, lines, alone) {
 		r := interception.Rule{ID: id, Match: candidate, Action: action, Why: why}
 		kept := r
-		kept.Action = interception.KeepSource{}
+		kept.Action = interception.SNATTo{Keep: true}
 		switch {
 		case hashed(r, hash):
 			likely = append(likely, r)

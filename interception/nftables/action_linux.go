@@ -45,11 +45,11 @@ func (w *ruleWriter) translation(r lower.Rule) {
 	case interception.DNATTo:
 		w.nat(unix.NFT_NAT_DNAT, a.Addr, a.Port)
 	case interception.SNATTo:
-		w.nat(unix.NFT_NAT_SNAT, a.Addr, a.Port)
-	case interception.KeepSource:
-		family := r.Match.EffectiveFamily()
-		w.checkFamily(family)
-		w.add(address(family, source), natTo(unix.NFT_NAT_SNAT, protocolFamily(family), false))
+		if a.Keep {
+			w.keepSource(r.Match.EffectiveFamily())
+		} else {
+			w.nat(unix.NFT_NAT_SNAT, a.Addr, a.Port)
+		}
 	case interception.TProxyTo:
 		w.port(register, a.Port)
 		w.add(transparentProxy(protocolFamily(r.Match.EffectiveFamily())))
@@ -140,6 +140,12 @@ func (w *ruleWriter) nat(kind uint32, addr netip.Addr, port interception.Port) {
 		w.port(secondRegister, port)
 	}
 	w.add(natTo(kind, protocolFamily(interception.FamilyOf(addr)), port != 0))
+}
+
+// keepSource translates the source to itself.
+func (w *ruleWriter) keepSource(family interception.Family) {
+	w.checkFamily(family)
+	w.add(address(family, source), natTo(unix.NFT_NAT_SNAT, protocolFamily(family), false))
 }
 
 // setBits writes some bits of the field that load loads and store stores.

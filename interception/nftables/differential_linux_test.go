@@ -266,7 +266,7 @@ func translations(b *interception.Builder) {
 		destinations.Do("dnat.addr."+id, match, interception.DNATTo{Addr: address}, "an action")
 		destinations.Do("dnat.port."+id, with, interception.DNATTo{Addr: address, Port: 8080}, "an action")
 		sources.Do("snat.addr."+id, match, interception.SNATTo{Addr: address}, "an action")
-		sources.Do("keep."+id, match, interception.KeepSource{}, "an action")
+		sources.Do("keep."+id, match, interception.SNATTo{Keep: true}, "an action")
 		sources.Do("snat.port."+id, with, interception.SNATTo{Addr: address, Port: 8080}, "an action")
 	}
 	destinations.Do("nat.redirect", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "an action")

@@ -51,7 +51,7 @@ func ruleNeeds(r lower.Rule) string {
 	switch r.Action.(type) {
 	case interception.RedirectTo:
 		return redirection
-	case interception.DNATTo, interception.SNATTo, interception.KeepSource:
+	case interception.DNATTo, interception.SNATTo:
 		return translation
 	case interception.TProxyTo:
 		return transparency

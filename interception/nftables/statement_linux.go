@@ -124,7 +124,7 @@ func (r *reading) nat(a *attributes) error {
 	}
 	if v.constant == nil {
 		if kind == unix.NFT_NAT_SNAT && port == 0 && r.isSource(v) {
-			return r.do(interception.KeepSource{})
+			return r.do(interception.SNATTo{Keep: true})
 		}
 		return errUnknown
 	}

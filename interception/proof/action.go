@@ -34,7 +34,7 @@ func (p *passage) do(r *rule, t thread, on, returned *threads) {
 		p.stop(t, ending{verdict: trace.Unknown}, r)
 	case interception.TProxyTo:
 		p.tproxy(r, t, action)
-	case interception.RedirectTo, interception.DNATTo, interception.SNATTo, interception.KeepSource:
+	case interception.RedirectTo, interception.DNATTo, interception.SNATTo:
 		p.translate(r, t)
 	case interception.SetZone, interception.NoTrack:
 		p.add(on, classified(t, action))
@@ -117,9 +117,9 @@ func (p *passage) translate(r *rule, t thread) {
 		t.dst = translated(t.dst, action.Addr, action.Port)
 		p.add(&p.translated, p.redirecting(r, t))
 	case interception.SNATTo:
-		t.src = translated(t.src, action.Addr, action.Port)
-		p.add(&p.translated, t)
-	case interception.KeepSource:
+		if !action.Keep {
+			t.src = translated(t.src, action.Addr, action.Port)
+		}
 		p.add(&p.translated, t)
 	}
 }

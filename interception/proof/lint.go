@@ -290,8 +290,7 @@ func (l *linter) hides(t table, r, dead *rule) bool {
 		return true
 	case interception.Return:
 		return r.kind == t.kind && (r.chain == dead.chain || l.calls(t, r.chain, dead.chain))
-	case interception.Accept, interception.RedirectTo, interception.DNATTo, interception.SNATTo, interception.KeepSource,
-		interception.TProxyTo:
+	case interception.Accept, interception.RedirectTo, interception.DNATTo, interception.SNATTo, interception.TProxyTo:
 		return r.kind == t.kind
 	default:
 		return false

@@ -15,7 +15,7 @@ import (
 // "" for a jump, whose target is in the line.
 func (x *xtables) target(r lower.Rule) string {
 	switch a := r.Action.(type) {
-	case interception.Accept, interception.KeepSource: // which are one in a chain that all programs share
+	case interception.Accept:
 		return "ACCEPT"
 	case interception.Return:
 		return "RETURN"
@@ -42,6 +42,9 @@ func (x *xtables) addressWords(a interception.Action) string {
 	case interception.DNATTo:
 		return "DNAT --to-destination " + natAddress(a.Addr, a.Port)
 	case interception.SNATTo:
+		if a.Keep {
+			return "ACCEPT" // in a chain that all programs share
+		}
 		return "SNAT --to-source " + natAddress(a.Addr, a.Port)
 	case interception.TProxyTo:
 		address := netip.IPv4Unspecified()

@@ -30,10 +30,10 @@ func actionWords(r lower.Rule) (string, error) {
 	case interception.DNATTo:
 		return "dnat " + translationWords(a.Addr, a.Port), nil
 	case interception.SNATTo:
+		if word := familyWord(r.Match.EffectiveFamily()); a.Keep {
+			return "snat " + word + "to " + word + "saddr", nil
+		}
 		return "snat " + translationWords(a.Addr, a.Port), nil
-	case interception.KeepSource:
-		word := familyWord(r.Match.EffectiveFamily())
-		return "snat " + word + "to " + word + "saddr", nil
 	case interception.TProxyTo:
 		return fmt.Sprintf("tproxy %sto :%d %s accept", familyWord(r.Match.EffectiveFamily()), a.Port, writeWords("meta mark", a.Mark)), nil
 	default:

@@ -214,7 +214,7 @@ func TestNFTActions(t *testing.T) {
 		chain.Call("a.jump", interception.Match{}, called, "why")
 		b.NAT("sources").Do("a.snat", interception.Match{Family: interception.IPv4, L4: interception.UDP()},
 			interception.SNATTo{Addr: netip.MustParseAddr("10.0.0.1"), Port: 80}, "why")
-		b.NAT("kept").Do("a.keep", v6, interception.KeepSource{}, "why")
+		b.NAT("kept").Do("a.keep", v6, interception.SNATTo{Keep: true}, "why")
 		filter, mangle, raw := b.Filter("chain"), b.Mangle("chain"), b.Raw("chain")
 		filter.Do("a.drop", interception.Match{}, interception.Drop{}, "why")
 		filter.Do("a.reject", v6, interception.Reject{}, "why")

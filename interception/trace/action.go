@@ -27,9 +27,10 @@ func (p place) do(action interception.Action) verdict {
 	case interception.DNATTo:
 		return p.bind(&p.header.Dst, action.Addr, action.Port)
 	case interception.SNATTo:
+		if action.Keep {
+			action.Addr = p.header.Src.Addr()
+		}
 		return p.bind(&p.header.Src, action.Addr, action.Port)
-	case interception.KeepSource:
-		return p.bind(&p.header.Src, p.header.Src.Addr(), 0)
 	default:
 		p.mark(action)
 		p.classify(action)

@@ -157,7 +157,7 @@ func TestKeptSource(t *testing.T) {
 		first interception.NATAction
 		want  string
 	}{
-		{interception.KeepSource{}, "10.244.0.2:32768"}, {interception.Accept{}, "10.244.0.99:32768"},
+		{interception.SNATTo{Keep: true}, "10.244.0.2:32768"}, {interception.Accept{}, "10.244.0.99:32768"},
 	} {
 		got := traced(t, pod(sources(-10, c.first), sources(0, translated)), connect(application, "192.0.2.1:80"))
 		if got.Header.Src.String() != c.want {

@@ -57,7 +57,7 @@ func (n Namespace) checked(peers []Link) (*network, error) {
 	}
 	for i, plan := range n.Plans {
 		if plan == nil {
-			return nil, fmt.Errorf("plan %d is nil: leave it out", i)
+			return nil, fmt.Errorf("plan %d is nil (%w): leave it out", i, plan.Validate())
 		}
 		if err := plan.Validate(); err != nil {
 			return nil, fmt.Errorf("plan %d, of %s: %w", i, plan.Owner, err)

@@ -4,7 +4,6 @@ package backend
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -39,7 +38,7 @@ type Dataplane struct {
 // Apply makes ns hold exactly p for p's owner. A plan without objects removes what the owner had.
 func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 	if p == nil {
-		return errors.New("apply plan: the plan is nil")
+		return fmt.Errorf("apply plan: %w", p.Validate())
 	}
 	if err := p.Validate(); err != nil {
 		return fmt.Errorf("apply plan of %s: %w", p.Owner, err)

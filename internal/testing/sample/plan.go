@@ -212,7 +212,7 @@ func (g Generator) translations(hook interception.Hook, match interception.Match
 	if family := match.EffectiveFamily(); family != interception.BothFamilies {
 		addr := netip.MustParseAddr(Pick(g.Choices, destinations(family)...))
 		if source {
-			return append(allowed, interception.SNATTo{Addr: addr, Port: port}, interception.KeepSource{})
+			return append(allowed, interception.SNATTo{Addr: addr, Port: port}, interception.SNATTo{Keep: true})
 		}
 		allowed = append(allowed, interception.DNATTo{Addr: addr, Port: port})
 	}
