@@ -30,6 +30,7 @@ func TestRepair(t *testing.T) {
 	cluster.Put(brokenPod("shop", "cart"), brokenPod("bank", "till"), brokenPod("kube-system", "dns"))
 	n.env["MONITORING_PORT"], n.env["EXCLUDE_NAMESPACES"] = "15014", "kube-system"
 	n.env["REPAIR_LABEL_PODS"], n.env["REPAIR_POLICY"] = "true", "namespaces=bank do=delete"
+	n.env["REPAIR_DISRUPTIONS"] = "3/1s" // the first one after a start waits for that
 	p := n.startReady()
 	p.waitLine("from=node-watcher", "pod=shop/cart", "action=label", "result=success")
 	p.waitLine("from=node-watcher", "pod=bank/till", "action=delete", "result=success")
