@@ -232,13 +232,18 @@ func (n *capturingNode) wantWays(family int) {
 // wantDatagrams has UDP pass, and queries reach the proxy's resolver.
 func (n *capturingNode) wantDatagrams(family int) {
 	n.t.Helper()
+	application := func(of *nodes.Place) netip.AddrPort { return netip.AddrPortFrom(of.Addresses[family], 8080) }
 	for name, w := range map[string]struct {
 		from   *nodes.Place
 		to     netip.AddrPort
 		server netip.AddrPort
 	}{
-		"a datagram": {n.meshed, netip.AddrPortFrom(n.remote.Addresses[family], 8080), netip.AddrPortFrom(n.remote.Addresses[family], 8080)},
-		"a query":    {n.meshed, netip.AddrPortFrom(n.remote.Addresses[family], 53), netip.AddrPortFrom(n.proxy.Addresses[family], 15053)},
+		"a datagram":              {n.meshed, application(n.remote), application(n.remote)},
+		"a datagram to a pod":     {n.remote, application(n.meshed), application(n.meshed)},
+		"a datagram, same node":   {n.meshed, application(n.peer), application(n.peer)},
+		"a datagram, no mesh":     {n.other, application(n.remote), application(n.remote)},
+		"a datagram from outside": {n.other, application(n.meshed), application(n.meshed)},
+		"a query":                 {n.meshed, netip.AddrPortFrom(n.remote.Addresses[family], 53), netip.AddrPortFrom(n.proxy.Addresses[family], 15053)},
 	} {
 		visit, took, err := n.visit(w.from, "udp", w.to)
 		n.wantTraced(w.from, "udp", w.to, visit, took)
