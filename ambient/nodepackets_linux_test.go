@@ -3,7 +3,6 @@
 package ambient_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -408,6 +407,16 @@ func TestNodeBesideOthers(t *testing.T) {
 	}
 }
 
+// translators returns the programs of iptables, one for each family, with which another program
+// translates addresses beside a backend.
+func translators(backend string) [2]string {
+	flavour := "nft"
+	if backend == "iptables legacy" {
+		flavour = "legacy"
+	}
+	return [2]string{"iptables-" + flavour, "ip6tables-" + flavour}
+}
+
 // TestNodeBesideMasquerading has another program masquerade what a meshed pod sends and what is
 // sent to it, as networks do with what leaves them and kube-proxy with node ports. The proxy gets
 // captured connections with the addresses of their clients.
@@ -417,11 +426,10 @@ func TestNodeBesideMasquerading(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newCapturingNode(t, backend, ambient.WayVeth)
-			flavour := cmp.Or(strings.TrimPrefix(strings.TrimPrefix(name, "nftables"), "iptables "), "nft")
-			for family, program := range []string{"iptables-", "ip6tables-"} {
+			for family, program := range translators(name) {
 				pod := n.meshed.Addresses[family].String()
 				for _, of := range []string{"-s " + pod, "-d " + pod} {
-					line := append([]string{program + flavour, "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE"}, strings.Fields(of)...)
+					line := append([]string{program, "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE"}, strings.Fields(of)...)
 					sandboxtest.Run(t, n.node.Host.Netns.File(), "", line...)
 				}
 				for _, ends := range [][2]*nodes.Place{{n.meshed, n.remote}, {n.meshed, n.peer}, {n.remote, n.meshed}, {n.other, n.meshed}} {
@@ -436,21 +444,20 @@ func TestNodeBesideMasquerading(t *testing.T) {
 	}
 }
 
-// TestNodeServiceOfTheNode has another program translate the address of a service to one of the
-// node's own, as that of the API server on a node that runs one. A pod of the mesh reaches it as
-// any other does.
+// TestNodeServiceOfTheNode has another program translate a service's address to one of the node's
+// own, as kube-proxy does for the API server on a control-plane node. A pod of the mesh reaches the
+// service like any other pod.
 func TestNodeServiceOfTheNode(t *testing.T) {
 	t.Parallel()
 	for name, backend := range hosts(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newCapturingNode(t, backend, ambient.WayVeth)
-			flavour := cmp.Or(strings.TrimPrefix(strings.TrimPrefix(name, "nftables"), "iptables "), "nft")
-			for family, program := range []string{"iptables-", "ip6tables-"} {
+			for family, program := range translators(name) {
 				service := netip.AddrPortFrom(n.remote.Addresses[family], 9090)
 				endpoint := netip.AddrPortFrom(n.meshed.Addresses[family].Prev(), 8080)
 				rule := fmt.Sprintf("-t nat -A PREROUTING -d %s -p tcp --dport 9090 -j DNAT --to %s", service.Addr(), endpoint)
-				sandboxtest.Run(t, n.node.Host.Netns.File(), "", append([]string{program + flavour}, strings.Fields(rule)...)...)
+				sandboxtest.Run(t, n.node.Host.Netns.File(), "", append([]string{program}, strings.Fields(rule)...)...)
 				for _, pod := range []*nodes.Place{n.other, n.meshed} {
 					visit, took, err := n.visit(pod, "tcp", service)
 					if err != nil || visit.Server != endpoint || visit.Client.Addr() != pod.Addresses[family] {

@@ -72,8 +72,8 @@ const (
 // iptables translate what a meshed pod sends to a node port at an address of its own node: there,
 // such connections are refused.
 //
-// Where kube-proxy works in its IPVS mode, the addresses of services are addresses of the node, and
-// what pods send to them is left alone, as line 5 says: connections to services are not captured.
+// Where kube-proxy works in its IPVS mode, the node has the addresses of services, and what pods
+// send to the node is left alone: connections to services are not captured.
 //
 // The sets are live: the caller edits their members as pods come and go. Without Facts.IPv6 there
 // is nothing for IPv6. The errors wrap [ErrNumbers] and [ErrNodeProxy].
@@ -112,7 +112,7 @@ func NodePlan(
 			planner.in, planner.out = n.InboundWire.Node+"*", n.OutboundWire.Node+"*"
 			planner.wires = interception.Is(interception.Interfaces(planner.in, planner.out))
 		}
-		for _, o := range planner.proxies {
+		for _, o := range planner.wired() {
 			planner.network(o)
 		}
 		for _, family := range families(f) {
@@ -151,8 +151,16 @@ type proxyNumbers struct {
 	NodeNumbers
 }
 
-// isWired reports whether a proxy has wires: the first one, or another one beside none.
-func (p nodePlanner) isWired() bool { return !p.IsZero() || len(p.proxies) > 1 }
+// wired returns the proxies that have wires: all but a first one that is zero.
+func (p nodePlanner) wired() []proxyNumbers {
+	if p.IsZero() {
+		return p.proxies[1:]
+	}
+	return p.proxies
+}
+
+// isWired reports whether any proxy has wires.
+func (p nodePlanner) isWired() bool { return len(p.wired()) > 0 }
 
 // hooked restricts a hook to the families that the plan has rules for.
 func (p nodePlanner) hooked(l4 interception.L4) interception.Match {
@@ -162,9 +170,6 @@ func (p nodePlanner) hooked(l4 interception.L4) interception.Match {
 // network adds the wires to a proxy, with their addresses and settings, and the routes through
 // them.
 func (p nodePlanner) network(to proxyNumbers) {
-	if to.IsZero() {
-		return
-	}
 	for _, wire := range []struct {
 		id string
 		Wire

@@ -68,10 +68,7 @@ func (p nodePlanner) proxied() {
 	hook := p.hooked(interception.L4{})
 	hook.In = p.wires
 	c.Entry(interception.Prerouting, hook, "what the proxy sends")
-	for _, of := range p.proxies {
-		if of.IsZero() {
-			continue
-		}
+	for _, of := range p.wired() {
 		opens := interception.Match{
 			In: interception.Is(interception.Interfaces(of.InboundWire.Node, of.OutboundWire.Node)),
 			L4: interception.TCP(), Direction: interception.DirectionOriginal,
@@ -91,10 +88,7 @@ func (p nodePlanner) captured() {
 	c.Entry(interception.Prerouting, hook, "connections that were captured, or opened by the proxy")
 	if p.isWired() {
 		c.Do("proxy.passes", interception.Match{In: p.wires}, interception.Return{}, whyProxied)
-		for _, of := range p.proxies {
-			if of.IsZero() {
-				continue
-			}
+		for _, of := range p.wired() {
 			c.Do(interception.RuleID(of.wireID("proxy.answer")), interception.Match{ConnMark: interception.Is(of.Opened)},
 				interception.SetMark{Mark: of.Replies.Mark}, whyReplies)
 		}
@@ -115,10 +109,7 @@ func (p nodePlanner) answered() {
 	}
 	c := p.builder.Mangle("answered")
 	c.Entry(interception.Output, p.marked(p.hooked(interception.L4{}), p.Opened), "connections that the proxy opened to the node itself")
-	for _, of := range p.proxies {
-		if of.IsZero() {
-			continue
-		}
+	for _, of := range p.wired() {
 		answer := interception.Match{ConnMark: interception.Is(of.Opened), Direction: interception.DirectionReply}
 		c.Do(interception.RuleID(of.wireID("node.answer")), answer, interception.SetMark{Mark: of.Replies.Mark}, whyReplies)
 	}
@@ -127,9 +118,9 @@ func (p nodePlanner) answered() {
 // mark gives the packets of captured connections the marks of the connections, by which the routes
 // to their proxies are chosen.
 func (p nodePlanner) mark(c *interception.ChainRef[interception.MangleAction], base string, of func(NodeNumbers) interception.MarkBits) {
-	proxies := p.proxies
-	if p.IsZero() && len(proxies) > 1 {
-		proxies = proxies[1:] // no proxy has no routes
+	proxies := p.wired()
+	if len(proxies) == 0 {
+		proxies = p.proxies // new connections are marked all the same, and rejected
 	}
 	for _, proxy := range proxies {
 		mark := of(proxy.NodeNumbers)

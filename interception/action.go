@@ -73,10 +73,11 @@ type SNATTo struct {
 	Addr netip.Addr
 	// Port is the new source port; 0 lets the kernel choose. A port requires TCP or UDP.
 	Port Port
-	// Keep leaves the source as it is, without Addr and Port, and keeps later rules of all programs
-	// from rewriting it; the rule has one family. Accept does so in iptables, where all programs
-	// share a chain of nat. In nf_tables each program has chains of its own, and the first
-	// translation of a connection counts: there Keep translates the source to itself.
+	// Keep leaves the source as it is, and keeps later rules of all programs from rewriting it. Addr
+	// and Port must be zero then, and the rule must be of one family. In iptables, where all
+	// programs share a chain of nat, Accept does the same. In nf_tables each program has chains of
+	// its own, and the first translation of a connection counts: there Keep translates the source to
+	// itself.
 	Keep bool
 }
 

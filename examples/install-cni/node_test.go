@@ -52,7 +52,8 @@ type testNode struct {
 	maps                                                                 int // of configMap
 	dataplane                                                            func(log *slog.Logger, proc string) chooser
 	look                                                                 func(context.Context, look.Options) preflight.View
-	// If dial is nil, the health server is that of the daemon that was started last.
+	// dial connects commands to the health server. If it is nil, they reach the daemon that was
+	// started last.
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	started *process
 	// If not nil, trim is called a millisecond after any work.

@@ -43,9 +43,9 @@
 // other sources than files, which may take long, a program is started in a mount namespace in which
 // /etc/nsswitch.conf is empty.
 //
-// Each program is ended after [Options.Wait] and [Options.Timeout], also where a call goes on after
-// the end of its context: who may change rules in the namespace, as a pod with CAP_NET_ADMIN may,
-// can keep a program at work for ever.
+// The dataplane ends each program after [Options.Wait] and [Options.Timeout], also where a call
+// goes on after the end of its context. A pod with CAP_NET_ADMIN can change its rules all the time,
+// and would keep the program at work for ever.
 //
 // Each call has its own lock file for iptables-legacy unless [Options.LockFile] is set, so that no
 // call waits for programs that work on other namespaces, and no directory has to be writable. Calls

@@ -213,9 +213,9 @@ func (f folder) one(
 		kept := r
 		kept.Action = interception.SNATTo{Keep: true}
 		switch {
-		case hashed(r, hash):
+		case hasHash(r, hash):
 			likely = append(likely, r)
-		case kind == interception.NAT && action == (interception.Accept{}) && hashed(kept, hash):
+		case kind == interception.NAT && action == (interception.Accept{}) && hasHash(kept, hash):
 			likely = append(likely, kept)
 		default:
 			others = append(others, r)
@@ -229,8 +229,8 @@ func (f folder) one(
 	return interception.Rule{}, false
 }
 
-// hashed reports whether the hash is that of the rule's comment.
-func hashed(r interception.Rule, hash string) bool {
+// hasHash reports whether the rule's comment has this hash.
+func hasHash(r interception.Rule, hash string) bool {
 	_, own, _, ok := lower.ParseComment(r.Comment())
 	return ok && own == hash
 }
