@@ -18,6 +18,7 @@ import (
 	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+	"github.com/meshcni/meshcni/examples/internal/ambientconf"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
@@ -46,7 +47,7 @@ func lookForLeft(s settings.Settings) (found left, err error) {
 		return left{}, fmt.Errorf("see whether pods are still captured in ambient mode: %w", err)
 	}
 	found.inPods = len(living(s, recorded))
-	file := agentRecords(s) + ".node.json"
+	file := ambientconf.NodeState(agentRecords(s))
 	switch _, err := os.Lstat(file); {
 	case err == nil:
 		found.onNode = file

@@ -47,7 +47,7 @@ func newAmbientPreflightCommand(env environment) *cobra.Command {
 		Example: ambientPreflightExample,
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			format, loaded, err := readCommand(command, env) // it judges settings: a bad one must not pass for another
+			format, loaded, err := readCommand(command, env) // it judges the settings, so a bad one is an error
 			if err != nil {
 				return err
 			}

@@ -18,8 +18,8 @@ import (
 const (
 	exitOK      = 0
 	exitFailure = 1 // something on the node failed
-	// exitUsage: the command line or a setting is wrong, and nothing was done. Commands that must
-	// work while the daemon does ([readLeniently]) have it for the command line alone.
+	// exitUsage: the command line or a setting is wrong, and nothing was done. Commands that use
+	// [readLeniently] end so for the command line alone.
 	exitUsage = 2
 	// exitNotRight: status found something wrong, or install waits for other programs.
 	exitNotRight = 3
@@ -74,9 +74,9 @@ MOUNTED_CNI_NET_DIR; and by a file of either name in the settings directory, a
 mounted ConfigMap. A flag wins over a file, a file over a variable, and what is
 set to nothing counts as set. "install-cni config" shows what came of it.
 
-Exit codes: 0 done or stopped, 1 failure, 2 wrong command line or setting, which of
-status and ambient is the command line alone; 3 of status, install and ambient:
-something is missing or not as it should be.`
+Exit codes: 0 done or stopped, 1 failure, 2 wrong command line or setting; 3 of
+status, install and ambient: something is missing or not as it should be. A bad
+setting stops neither "status", "ambient status" nor "ambient withdraw".`
 
 const rootExample = `  # in the DaemonSet, with its usual mounts
   install-cni --log_output_level=info

@@ -24,8 +24,8 @@ func (r *nodeStatus) ask(ctx context.Context, env environment, s settings.Settin
 		r.Daemon = said
 		r.Right = r.Right && said.Ready
 	case r.Running:
-		r.NoAnswer = fmt.Sprintf("no answer of the daemon at health-address, %s: %v; ask in the daemon's container, "+
-			"by kubectl exec for example, with a port that is not 0", address, err)
+		r.NoAnswer = fmt.Sprintf("no answer of the daemon at health-address, %s: %v; run this command in the daemon's "+
+			"container (kubectl exec), and give health-address a port other than 0", address, err)
 		r.Right = false
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // nodeState is the path of the file about the node's proxies, for the capture on the node.
-func (o options) nodeState() string { return o.journal + ".node.json" }
+func (o options) nodeState() string { return ambientconf.NodeState(o.journal) }
 
 // errOtherForm means that the node's pods are captured in the other form, and cannot move.
 var errOtherForm = errors.New("the node's pods are captured in the other form of ambient mode, and cannot move to this one")

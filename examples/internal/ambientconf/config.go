@@ -163,3 +163,7 @@ func (c Config) Drain() (time.Duration, error) {
 	}
 	return drain, err
 }
+
+// NodeState returns the path of node-ambient's file about the node's proxies, beside its directory
+// of records. The file is there while the node's namespace captures pods.
+func NodeState(records string) string { return records + ".node.json" }
