@@ -61,9 +61,11 @@ func find(in *os.File, flavour Flavour) (findings, error) {
 // listLegacy returns the names of the tables of iptables-legacy in the thread's namespace.
 func listLegacy(flavour Flavour) (map[interception.Family][]string, error) {
 	tables := map[interception.Family][]string{}
-	for family, listing := range map[interception.Family]string{
-		interception.IPv4: "/proc/thread-self/net/ip_tables_names", interception.IPv6: "/proc/thread-self/net/ip6_tables_names",
-	} {
+	for _, family := range families() {
+		listing := "/proc/thread-self/net/ip_tables_names"
+		if family == interception.IPv6 {
+			listing = "/proc/thread-self/net/ip6_tables_names"
+		}
 		names, err := os.ReadFile(listing)
 		// The kernel gives the file to the root of the user namespace when the network namespace is
 		// made. If that root has no number then, only the host's root can read it, and use
