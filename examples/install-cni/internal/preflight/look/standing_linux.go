@@ -71,7 +71,11 @@ func linksOf(s *collision.Standing) error {
 }
 
 func rulesOf(s *collision.Standing) error {
-	for family, number := range map[interception.Family]int{interception.IPv4: netlink.FAMILY_V4, interception.IPv6: netlink.FAMILY_V6} {
+	for _, family := range []interception.Family{interception.IPv4, interception.IPv6} {
+		number := netlink.FAMILY_V4
+		if family == interception.IPv6 {
+			number = netlink.FAMILY_V6
+		}
 		rules, err := netlink.RuleList(number)
 		if err != nil {
 			return fmt.Errorf("list policy rules: %w", err)
