@@ -30,12 +30,13 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/kerneltest"
 )
 
-// victimArgument and editorArgument are the first argument of the process that is killed, which is
-// this test's program. The next ones are the namespace, the file with the plan or the edit, and the
-// index of the call to the kernel before which the process kills itself, or -1.
+// These are the first argument of the process that is killed, which is this test's program. The
+// next ones are the namespace, the file with the plan, the edit or the work on a host, and the index
+// of the call to the kernel before which the process kills itself, or -1.
 const (
 	victimArgument = "apply-until-killed"
 	editorArgument = "edit-until-killed"
+	hostArgument   = "work-on-host-until-killed"
 )
 
 // victimWork returns what a process does until it is killed.
@@ -44,12 +45,17 @@ func victimWork(argument, file string) (func(*nftables.Dataplane, *interception.
 	if err != nil {
 		return nil, err
 	}
-	if argument == editorArgument {
+	switch argument {
+	case editorArgument:
 		var edit interception.SetEdit
 		err := json.Unmarshal(text, &edit)
 		return func(dp *nftables.Dataplane, ns *interception.Netns) error {
 			return dp.UpdateSet(context.Background(), ns, "mesh-test", "pods", edit)
 		}, err
+	case hostArgument:
+		var work hostWork
+		err := json.Unmarshal(text, &work)
+		return work.do, err
 	}
 	var plan interception.Plan
 	err = json.Unmarshal(text, &plan)
@@ -58,7 +64,7 @@ func victimWork(argument, file string) (func(*nftables.Dataplane, *interception.
 	}, err
 }
 
-// beVictim applies a plan or edits a set when it gets a byte of input.
+// beVictim applies or removes a plan or edits a set when it gets a byte of input.
 func beVictim(argument, path, file, call string) error {
 	work, err := victimWork(argument, file)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
@@ -15,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 5 && (os.Args[1] == victimArgument || os.Args[1] == editorArgument) {
+	if len(os.Args) == 5 && slices.Contains([]string{victimArgument, editorArgument, hostArgument}, os.Args[1]) {
 		if err := beVictim(os.Args[1], os.Args[2], os.Args[3], os.Args[4]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
