@@ -3,12 +3,8 @@
 package ambient_test
 
 import (
-	"errors"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -82,45 +78,7 @@ func install(t testing.TB, backend interception.Dataplane, ns *interception.Netn
 // contents lists all that the plans can change in a namespace.
 func contents(t *testing.T, pod *sandboxtest.Pod) string {
 	t.Helper()
-	all := listed(t, pod)
-	for _, family := range []string{"-4", "-6"} {
-		for line := range strings.Lines(pod.Run(t, "", "ip", family, "route", "show", "table", "all")) {
-			if !strings.Contains(line, " proto kernel ") { // which come and go by themselves
-				all += line
-			}
-		}
-	}
-	for line := range strings.Lines(pod.Run(t, "", "ip", "-o", "address", "show", "scope", "global")) {
-		all += strings.Join(strings.Fields(line)[1:4], " ") + "\n"
-	}
-	for line := range strings.Lines(pod.Run(t, "", "ip", "-br", "link")) {
-		name, _, _ := strings.Cut(line, "@") // and the number of the other end
-		name, _, _ = strings.Cut(name, " ")
-		all += "link " + name + "\n"
-	}
-	return all + filters(t, pod)
-}
-
-// filters lists the interfaces' parameters of reverse path filtering.
-func filters(t *testing.T, pod *sandboxtest.Pod) (all string) {
-	t.Helper()
-	if err := pod.Namespace.Do(func() error {
-		parameters, err := filepath.Glob("/proc/sys/net/ipv4/conf/*/rp_filter")
-		if len(parameters) == 0 {
-			return errors.Join(err, os.ErrNotExist)
-		}
-		for _, parameter := range parameters {
-			value, err := os.ReadFile(parameter)
-			if err != nil {
-				return err
-			}
-			all += parameter + " = " + string(value)
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return all
+	return listed(t, pod) + pod.Network(t)
 }
 
 // TestNodePlansComeAndGo applies both plans with a member in each set, again, and removes them, in

@@ -5,13 +5,10 @@ package nftables_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -57,38 +54,10 @@ func workOnHost(t testing.TB, host *pod, work hostWork, end int) {
 	}
 }
 
-// settings lists the sysctls of all interfaces.
-func (p *pod) settings(t testing.TB) string {
-	t.Helper()
-	var b strings.Builder
-	if err := p.Namespace.Do(func() error {
-		for _, family := range []string{"ipv4", "ipv6"} {
-			keys, err := filepath.Glob("/proc/sys/net/" + family + "/conf/*/*")
-			if len(keys) == 0 {
-				return errors.Join(err, fs.ErrNotExist)
-			}
-			for _, key := range keys {
-				if filepath.Base(key) == "stable_secret" { // which cannot be read until it is written
-					continue
-				}
-				value, err := os.ReadFile(key)
-				if err != nil {
-					return err
-				}
-				b.WriteString(key + " = " + string(value))
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
-}
-
-// TestKilledOnTheHost kills a process before each call to the kernel that changes anything: while it
-// applies ambient mode's plan for a node, with its rules, sets, links, addresses, routes, policy
-// rules and sysctls, and while it removes that plan. The next Remove leaves the host and the proxy's
-// pod as they were.
+// TestKilledOnTheHost kills a process before each call to the kernel that changes anything: while
+// it applies ambient mode's plan for a node, with its rules, sets, links, addresses, routes, policy
+// rules and sysctls, and while it removes that plan. The next Remove leaves the host and the
+// proxy's pod as they were.
 func TestKilledOnTheHost(t *testing.T) {
 	t.Parallel()
 	for _, way := range []ambient.Way{ambient.WayVeth, ambient.WayVXLAN} {
@@ -112,7 +81,7 @@ func killOnTheHost(t *testing.T, way ambient.Way, remove bool) {
 	}
 	host, proxy := newForeignPod(t), newPod(t)
 	listing := func() string {
-		return host.everything(t) + host.settings(t) + "the proxy's pod\n" + proxy.everything(t) + proxy.settings(t)
+		return host.Network(t) + host.ruleset(t) + "the proxy's pod\n" + proxy.Network(t) + proxy.ruleset(t)
 	}
 	apply := func(dp *nftables.Dataplane) {
 		if err := dp.Apply(t.Context(), host.With("proxy", proxy.Netns), plan); err != nil {

@@ -31,8 +31,8 @@ import (
 )
 
 // These are the first argument of the process that is killed, which is this test's program. The
-// next ones are the namespace, the file with the plan, the edit or the work on a host, and the index
-// of the call to the kernel before which the process kills itself, or -1.
+// next ones are the namespace, the file with the plan, the edit or the work on a host, and the
+// index of the call to the kernel before which the process kills itself, or -1.
 const (
 	victimArgument = "apply-until-killed"
 	editorArgument = "edit-until-killed"

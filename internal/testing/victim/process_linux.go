@@ -148,9 +148,10 @@ func (p *Process) Run(o Ending) (_ End, err error) {
 	word, said := p.hear()
 	end := End{Killed: said != nil, Took: time.Since(began)}
 	err = p.command.Wait()
+	killed := o.When != nil || o.Itself && p.command.ProcessState.ExitCode() == -1 // a signal
 	switch {
 	// Its exit status then means nothing more.
-	case end.Killed && o.When != nil && errors.Is(said, io.EOF):
+	case end.Killed && killed && errors.Is(said, io.EOF):
 		return end, nil
 	// It was killed after its end.
 	case said == nil && word == done && (err == nil || o.When != nil):

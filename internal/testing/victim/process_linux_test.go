@@ -37,6 +37,11 @@ func TestRun(t *testing.T) {
 	if end, err := start("fail").Run(victim.Ending{}); err == nil || !strings.Contains(err.Error(), "of the test") || end.Killed {
 		t.Errorf("one that fails: %+v, %v", end, err)
 	}
+	for _, itself := range []bool{true, false} {
+		if end, err := start("kill").Run(victim.Ending{Itself: itself}); (err == nil) != itself || !end.Killed {
+			t.Errorf("one that kills itself, expected %t: %+v, %v", itself, end, err)
+		}
+	}
 	for _, group := range []bool{true, false} {
 		directory := t.TempDir()
 		if err := unix.Mkfifo(filepath.Join(directory, "child"), 0o600); err != nil {
@@ -92,6 +97,8 @@ func beVictim(t *testing.T, task string) {
 			return nil
 		case "fail":
 			return errors.New("of the test")
+		case "kill":
+			return errors.Join(unix.Kill(os.Getpid(), unix.SIGKILL), errors.New("still alive"))
 		}
 		if err := os.WriteFile(filepath.Join(task, "temporary"), []byte(t.TempDir()), 0o600); err != nil {
 			return err

@@ -23,6 +23,8 @@ type Ending struct {
 	When func()
 	// Group kills its child processes too. Otherwise they go on.
 	Group bool
+	// Itself means that the process may kill itself, which is no failure.
+	Itself bool
 }
 
 // End describes how a victim ended.
