@@ -34,6 +34,7 @@ type capturingNode struct {
 	also    *nodes.Place      // the proxy's successor
 	// meshed and peer are pods of the mesh and other is none, on the node; remote is on another.
 	meshed, peer, other, remote *nodes.Place
+	beyond                      *capturingNode // the other node; nil if that captures nothing
 }
 
 // taker is a proxy that tells which connections it has taken since the last call.
@@ -55,14 +56,27 @@ func standIn(t testing.TB, pod *nodes.Place) taker {
 func newCapturingNodeFor(t *testing.T, backend hostBackend, way ambient.Way, start func(testing.TB, *nodes.Place) taker) *capturingNode {
 	t.Helper()
 	both := nodes.New(t)
-	pod := func(node *nodes.Node, uid string) *nodes.Place {
-		place := node.NewPod(uid, interception.IPv4, interception.IPv6)
-		serve(t, place)
-		return place
-	}
+	n := captureOn(t, both[0], backend, way, start, interception.IPv4, interception.IPv6)
+	n.remote = applicationPod(t, both[1], "0005", interception.IPv4, interception.IPv6)
+	return n
+}
+
+func applicationPod(t *testing.T, node *nodes.Node, uid string, families ...interception.Family) *nodes.Place {
+	t.Helper()
+	place := node.NewPod(uid, families...)
+	serve(t, place)
+	return place
+}
+
+// captureOn captures on a node, whose pods have the families.
+func captureOn(
+	t *testing.T, node *nodes.Node, backend hostBackend, way ambient.Way, start func(testing.TB, *nodes.Place) taker,
+	families ...interception.Family,
+) *capturingNode {
+	t.Helper()
+	pod := func(uid string) *nodes.Place { return applicationPod(t, node, uid, families...) }
 	n := &capturingNode{
-		t: t, backend: backend, node: both[0],
-		proxy: pod(both[0], "0001"), meshed: pod(both[0], "0002"), peer: pod(both[0], "0003"), other: pod(both[0], "0004"), remote: pod(both[1], "0005"),
+		t: t, backend: backend, node: node, proxy: pod("0001"), meshed: pod("0002"), peer: pod("0003"), other: pod("0004"),
 	}
 	serve(t, n.node.Host)
 	resolver, err := n.proxy.Serve(15053)
@@ -121,9 +135,19 @@ func (n *capturingNode) visit(from *nodes.Place, network string, to netip.AddrPo
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), 30*time.Second) // a lost packet would take minutes
 	defer cancel()
-	n.relay.Takings() // forget
+	relays := []taker{n.relay}
+	if n.beyond != nil {
+		relays = append(relays, n.beyond.relay)
+	}
+	for _, relay := range relays {
+		relay.Takings() // forget
+	}
 	visit, err := from.Visit(ctx, network, to)
-	return visit, n.relay.Takings(), err
+	var took []ambienttest.Taken
+	for _, relay := range relays {
+		took = append(took, relay.Takings()...)
+	}
+	return visit, took, err
 }
 
 // proxies are those to which all ways must lead: the stand-in, and one that knows nothing of the
@@ -166,10 +190,12 @@ func TestNodeCapture(t *testing.T) {
 					n := newCapturingNodeFor(t, backend, way, start)
 					for _, family := range []int{0, 1} {
 						n.wantWays(family)
+						n.wantEchoes(family)
 					}
 					n.apply(ambient.NodeProxy{})
 					for _, family := range []int{0, 1} {
 						n.wantClosed(family)
+						n.wantEchoes(family)
 					}
 				})
 			}

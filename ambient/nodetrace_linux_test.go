@@ -14,42 +14,58 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// world describes all places and both plans to package trace.
+// world describes all places and plans to package trace.
 func (n *capturingNode) world(proxy ambient.NodeProxy) trace.World {
+	n.t.Helper()
+	var world trace.World
+	n.describe(&world, proxy)
+	if n.beyond != nil {
+		n.beyond.describe(&world, n.beyond.current)
+		return world
+	}
+	remoteHost, _ := n.remote.Peer("eth0")
+	addPlace(&world, remoteHost)
+	addPlace(&world, n.remote)
+	return world
+}
+
+// describe adds the node with both plans.
+func (n *capturingNode) describe(world *trace.World, proxy ambient.NodeProxy) {
 	n.t.Helper()
 	plan, err := ambient.NodePlan(proxy, ambient.IstioNodeNumbers(), bothFamilies(), "test-ambient")
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	var world trace.World
-	remoteHost, _ := n.remote.Peer("eth0")
-	for _, place := range []*nodes.Place{n.node.Host, remoteHost, n.proxy, n.meshed, n.peer, n.other, n.remote} {
-		space := place.Trace()
-		for _, link := range space.Links {
-			peer, at := place.Peer(link.Name)
-			end := trace.WireEnd{Namespace: place.Name, Link: link.Name}
-			if peer != nil && !slices.ContainsFunc(world.Wires, func(w trace.Wire) bool { return w.Ends[1] == end }) {
-				world.Wires = append(world.Wires, trace.Wire{Ends: []trace.WireEnd{end, {Namespace: peer.Name, Link: at}}})
-			}
-		}
-		for _, protocol := range []interception.Protocol{interception.ProtocolTCP, interception.ProtocolUDP} {
-			space.Listeners = append(space.Listeners, trace.Listener{Name: "application", Protocol: protocol, Port: 8080})
-		}
+	if !proxy.IsZero() && proxy.Way == ambient.WayVeth {
+		plan.Objects = renamed(plan.Objects, n.proxy.Name)
+	}
+	for _, place := range []*nodes.Place{n.node.Host, n.proxy, n.meshed, n.peer, n.other} {
+		space := addPlace(world, place)
 		switch place {
 		case n.node.Host:
 			space.Plans = []*interception.Plan{plan}
 			space.LiveSets = n.members(plan.Owner)
 		case n.proxy:
-			n.describeProxy(&space, proxy)
-		}
-		world.Namespaces = append(world.Namespaces, space)
-	}
-	for i := range world.Namespaces {
-		if world.Namespaces[i].Name == n.proxy.Name && !proxy.IsZero() && proxy.Way == ambient.WayVeth {
-			plan.Objects = renamed(plan.Objects, n.proxy.Name)
+			n.describeProxy(space, proxy)
 		}
 	}
-	return world
+}
+
+// addPlace adds a place with its application, and those of its wires that are not there yet.
+func addPlace(world *trace.World, place *nodes.Place) *trace.Namespace {
+	space := place.Trace()
+	for _, link := range space.Links {
+		peer, at := place.Peer(link.Name)
+		end := trace.WireEnd{Namespace: place.Name, Link: link.Name}
+		if peer != nil && !slices.ContainsFunc(world.Wires, func(w trace.Wire) bool { return w.Ends[1] == end }) {
+			world.Wires = append(world.Wires, trace.Wire{Ends: []trace.WireEnd{end, {Namespace: peer.Name, Link: at}}})
+		}
+	}
+	for _, protocol := range []interception.Protocol{interception.ProtocolTCP, interception.ProtocolUDP} {
+		space.Listeners = append(space.Listeners, trace.Listener{Name: "application", Protocol: protocol, Port: 8080})
+	}
+	world.Namespaces = append(world.Namespaces, space)
+	return &world.Namespaces[len(world.Namespaces)-1]
 }
 
 // renamed replaces the label of the proxy's namespace by the name that it has in the world.
@@ -85,10 +101,14 @@ func (n *capturingNode) describeProxy(space *trace.Namespace, proxy ambient.Node
 // members are the live sets of the node's plan.
 func (n *capturingNode) members(owner interception.Owner) []trace.LiveSet {
 	var sets []trace.LiveSet
-	for family, of := range []interception.Family{interception.IPv4, interception.IPv6} {
+	for _, of := range []interception.Family{interception.IPv4, interception.IPv6} {
 		var all []netip.Prefix
 		for _, pod := range []*nodes.Place{n.meshed, n.peer} {
-			all = append(all, netip.PrefixFrom(pod.Addresses[family], pod.Addresses[family].BitLen()))
+			for _, address := range pod.Addresses {
+				if interception.FamilyOf(address) == of {
+					all = append(all, netip.PrefixFrom(address, address.BitLen()))
+				}
+			}
 		}
 		sets = append(sets, trace.LiveSet{Owner: owner, Name: ambient.MeshedSet(of), Members: interception.Prefixes(all...)})
 	}
@@ -104,7 +124,7 @@ func (n *capturingNode) expected(
 	protocol := map[string]interception.Protocol{"tcp": interception.ProtocolTCP, "udp": interception.ProtocolUDP}[network]
 	world := n.world(proxy)
 	packet := trace.Packet{From: trace.Socket{Namespace: from.Name}, Protocol: protocol, Dst: to}
-	for range 2 {
+	for range 3 { // the relays of two nodes, and the application
 		there, err := trace.Follow(world, packet, nil)
 		if err != nil {
 			n.t.Fatal(err)

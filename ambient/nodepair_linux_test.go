@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ambient_test
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
+	"github.com/meshcni/meshcni/interception"
+)
+
+// captureOnBoth captures on two nodes, each for the stand-in on it.
+func captureOnBoth(t *testing.T, backend hostBackend, way ambient.Way, families ...interception.Family) [2]*capturingNode {
+	t.Helper()
+	var pair [2]*capturingNode
+	for i, node := range nodes.New(t) {
+		pair[i] = captureOn(t, node, backend, way, standIn, families...)
+	}
+	for i, n := range pair {
+		n.beyond, n.remote = pair[1-i], pair[1-i].other
+	}
+	return pair
+}
+
+// wantAcross follows the connections from this node to the other: which proxies take them, and what
+// the application sees.
+func (n *capturingNode) wantAcross(family int) {
+	n.t.Helper()
+	for _, w := range []struct {
+		from, to *nodes.Place
+		port     uint16
+		by       []interception.Port // the proxies' listeners
+	}{
+		{n.meshed, n.beyond.meshed, 8080, []interception.Port{15001, 15006}},
+		{n.meshed, n.beyond.meshed, 15008, []interception.Port{15001, 15008}},
+		{n.meshed, n.beyond.other, 8080, []interception.Port{15001}},
+		{n.other, n.beyond.meshed, 8080, []interception.Port{15006}},
+		{n.other, n.beyond.meshed, 15008, []interception.Port{15008}},
+		{n.proxy, n.beyond.meshed, 8080, []interception.Port{15006}},
+		{n.proxy, n.beyond.meshed, 15008, []interception.Port{15008}},
+		{n.node.Host, n.beyond.meshed, 8080, []interception.Port{15006}},
+		{n.proxy, n.beyond.other, 8080, nil},
+		{n.other, n.beyond.other, 8080, nil},
+		{n.node.Host, n.beyond.other, 8080, nil},
+	} {
+		to := netip.AddrPortFrom(w.to.Addresses[family], w.port)
+		visit, took, err := n.visit(w.from, "tcp", to)
+		n.wantTraced(w.from, "tcp", to, visit, took)
+		if err != nil || visit.Server != netip.AddrPortFrom(to.Addr(), 8080) || w.from.Addresses != nil && visit.Client.Addr() != w.from.Addresses[family] {
+			n.t.Errorf("%s to %s: the application saw %v, %v", w.from.Name, to, visit, err)
+		}
+		var by []interception.Port
+		for _, taken := range took {
+			by = append(by, taken.Port)
+		}
+		if !slices.Equal(by, w.by) {
+			n.t.Errorf("%s to %s: the proxies took %v, want %v", w.from.Name, to, took, w.by)
+		}
+	}
+}
+
+// TestNodesCapture has two nodes that capture, each for a proxy of its own: both proxies see the
+// connections between pods of the mesh, in each direction, with the addresses of the pods.
+func TestNodesCapture(t *testing.T) {
+	t.Parallel()
+	for name, backend := range hosts(t) {
+		for _, way := range []ambient.Way{ambient.WayVeth, ambient.WayVXLAN} {
+			t.Run(name+" "+way.String(), func(t *testing.T) {
+				t.Parallel()
+				for _, n := range captureOnBoth(t, backend, way, interception.IPv4, interception.IPv6) {
+					for family := range 2 {
+						n.wantAcross(family)
+						n.wantEchoes(family)
+						n.wantDatagrams(family)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestNodesOfOneFamily has nodes whose pods and proxies have addresses of one family alone: all
+// ways lead where they do with both families. By VXLAN, the tunnel's ends have addresses of that
+// family.
+func TestNodesOfOneFamily(t *testing.T) {
+	t.Parallel()
+	for name, backend := range hosts(t) {
+		for _, way := range []ambient.Way{ambient.WayVeth, ambient.WayVXLAN} {
+			for _, family := range []interception.Family{interception.IPv4, interception.IPv6} {
+				t.Run(name+" "+way.String()+" "+family.String(), func(t *testing.T) {
+					t.Parallel()
+					n := captureOnBoth(t, backend, way, family)[0]
+					n.wantAcross(0)
+					n.wantEchoes(0)
+					n.wantDatagrams(0)
+					n.apply(ambient.NodeProxy{})
+					n.wantEchoes(0)
+				})
+			}
+		}
+	}
+}
