@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -44,11 +45,14 @@ type claims struct {
 
 	mu  sync.Mutex // guards all fields below: parts work concurrently
 	own session    // this daemon's; the number is zero until it has taken the claim
-	// locked means that this daemon has locked the plugin's own file, and sole that no mesh was at
-	// work when this daemon began.
-	locked, sole bool
-	// superseded means that a newer daemon has taken the claim since.
+	// lock is the plugin's own file, which this daemon has locked; nil if it has not. sole means that
+	// no mesh was at work when this daemon began.
+	lock *os.File
+	sole bool
+	// superseded means that a newer daemon has taken the claim since, and ended is when it was first
+	// seen to have ended without leaving; zero if it was not.
 	superseded bool
+	ended      time.Time
 	// taken means that the claim has become this daemon's, and OnTake was not called yet.
 	taken bool
 	// known is the claim as last read or written, or nil. It outlives the loss of the file.

@@ -26,8 +26,9 @@
 //     is removed from it before they are.
 //   - If kill -9 or a power cut interrupts a change, the next process finishes or undoes it.
 //   - During an upgrade the old and the new daemon run at the same time. The newer one keeps the
-//     node, and the older one writes nothing until the newer one leaves. At every instant there is
-//     a valid configuration that names the plugin, and an executable binary.
+//     node, and the older one writes nothing until the newer one has ended. One that is killed has
+//     20 seconds for its next process to begin. At every instant there is a valid configuration
+//     that names the plugin, and an executable binary.
 //   - An uninstall leaves a marker beside the binary (TYPE.uninstalled). The plugin must let every
 //     pod pass when it finds the marker: the runtime may have read the configuration before it was
 //     removed. An install removes the marker last.

@@ -6,15 +6,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // ErrSuperseded is in the error of a part if a newer daemon on this node has taken over. The part
-// writes nothing until that daemon leaves, because two versions would overwrite each other's files
-// for as long as both run.
+// writes nothing until that daemon has ended, because two versions would overwrite each other's
+// files for as long as both run. A daemon that is killed has time for its next process to begin. The
+// error has a method Again() time.Time, as an [ErrWaiting] has, if no event would tell of that end.
 var ErrSuperseded = errors.New("a newer daemon is in charge of this node")
+
+const (
+	// restartWithin is how long a daemon that was killed has for its next process to begin, before an
+	// older one is in charge of the node again.
+	restartWithin = 20 * time.Second
+	// lookInterval is how often an older daemon looks whether the newer one lives.
+	lookInterval = 10 * time.Second
+)
+
+// supersededError is [ErrSuperseded] with the version of the newer daemon.
+type supersededError struct {
+	version string
+	again   time.Time
+}
+
+func (e *supersededError) Error() string {
+	return fmt.Sprintf("%v (version %q): this one writes nothing until that one has ended", ErrSuperseded, e.version)
+}
+
+func (e *supersededError) Unwrap() error { return ErrSuperseded }
+
+// Again returns when to look whether the newer daemon lives.
+func (e *supersededError) Again() time.Time { return e.again }
 
 // session identifies the daemon that keeps the node. It is part of the claim.
 type session struct {
@@ -25,6 +50,9 @@ type session struct {
 	ID string `json:"id,omitempty"`
 	// Lock is which daemons have locked the plugin's own file: lockAll, lockSome, or empty.
 	Lock string `json:"lock,omitempty"`
+	// Marked means that the daemon has marked its number in the plugin's lock file: the mark lasts as
+	// long as the daemon.
+	Marked bool `json:"marked,omitempty"`
 }
 
 // take calls number, and records whether the claim was not this daemon's before.
@@ -44,29 +72,57 @@ func (c *claims) number(found *claim) error {
 		stored = found.Session
 	}
 	switch {
-	case stored == c.own:
+	case stored.Number == c.own.Number && stored.ID == c.own.ID:
 	case c.own.Number == 0:
 		c.own.Number = stored.Number + 1
 		c.follow(stored)
 	case found == nil && c.superseded:
 		return ErrSuperseded
 	case stored.Number < c.own.Number: // lost, or written by a version without sessions
-	case stored.ID == "":
+	case stored.ID == "", c.isOver(stored):
 		c.own.Number = stored.Number + 1
 		c.follow(stored)
 	default:
 		if !c.superseded {
-			c.options.emit(Warning, "a newer daemon is in charge of this node now; this one writes nothing until that one has left",
+			c.options.emit(Warning, "a newer daemon is in charge of this node now; this one writes nothing until that one has ended",
 				"version", found.Version, "session", stored.Number)
 		}
 		c.superseded = true
-		return fmt.Errorf("%w (version %q): this one writes nothing until that one has left", ErrSuperseded, found.Version)
+		err := &supersededError{version: found.Version}
+		if stored.Marked && c.lock != nil {
+			err.again = c.options.Now().Add(lookInterval)
+		}
+		return err
 	}
 	if c.superseded {
-		c.options.emit(News, "the newer daemon has left; this one is in charge of the node again", "session", c.own.Number)
+		c.options.emit(News, "the newer daemon has ended; this one is in charge of the node again", "session", c.own.Number)
 	}
-	c.superseded = false
+	c.superseded, c.ended = false, time.Time{}
 	return nil
+}
+
+// isOver reports whether the daemon of a session has ended without leaving, and its next process has
+// not begun in time.
+func (c *claims) isOver(s session) bool {
+	if !s.Marked || c.lock == nil {
+		return false
+	}
+	lives, err := isMarked(c.lock, s.Number)
+	// Marks in a file that was replaced say nothing.
+	if own, statErr := c.lock.Stat(); err != nil || statErr != nil || lives || !c.isLockFile(own) {
+		c.ended = time.Time{}
+		return false
+	}
+	now := c.options.Now()
+	if c.ended.IsZero() {
+		c.ended = now
+	}
+	return now.Sub(c.ended) >= restartWithin
+}
+
+func (c *claims) isLockFile(file os.FileInfo) bool {
+	there, err := os.Stat(c.in(nil).In(c.options.lockName()))
+	return err == nil && os.SameFile(file, there)
 }
 
 // keep checks that the claim is this daemon's; [ErrSuperseded] means that a newer one has it.
@@ -104,13 +160,17 @@ func (c *claims) mayLackLock() bool {
 func (c *claims) attend(h *hold) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.locked, c.sole = h.own != nil, h.sole
+	c.lock, c.sole = h.own, h.sole
+	if c.own.Marked && c.lock != nil {
+		c.own.Marked = mark(c.lock, c.own.Number) == nil
+	}
 }
 
 // follow updates what this daemon's session records of the lock after it has followed another.
 func (c *claims) follow(stored session) {
+	c.own.Marked = c.lock != nil && mark(c.lock, c.own.Number) == nil
 	switch {
-	case !c.locked:
+	case c.lock == nil:
 		c.own.Lock = ""
 	case c.own.Lock == lockSome, stored.mayLackLock() && !c.sole:
 		c.own.Lock = lockSome

@@ -62,6 +62,19 @@ func TestPluginsAreAnsweredAfterARollback(t *testing.T) {
 	}
 }
 
+// TestNodeIsKeptAfterANewerDaemonWasKilled has no next process of the newer daemon begin: the older
+// one restores its plugin by itself.
+func TestNodeIsKeptAfterANewerDaemonWasKilled(t *testing.T) {
+	t.Parallel()
+	n := newReadyNode(t)
+	newer, oldLog := startOverlapping(t, n)
+	signalAndWait(t, newer, syscall.SIGKILL, -1)
+	if !oldLog.Await(patience, func() bool { return strings.Contains(oldLog.String(), "this one is in charge of the node again") }) {
+		t.Fatalf("the older daemon doesn't keep the node:\n%s", oldLog)
+	}
+	n.until("the older plugin is there", n.binDir, func() bool { return n.read(n.binDir, "istio-cni") == "the plugin" })
+}
+
 // TestPluginsAreAnsweredAfterANewerDaemonWasKilled: the node stays the newer daemon's, whose next
 // process is to come. Until then the older one answers, after a request for its readiness.
 func TestPluginsAreAnsweredAfterANewerDaemonWasKilled(t *testing.T) {

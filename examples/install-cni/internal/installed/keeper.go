@@ -146,7 +146,7 @@ func (t *task) Observe(result upkeep.Result, pace upkeep.Pace) {
 // this moment. A piece that was right stays ready meanwhile, for a bounded time. A piece over which
 // two programs fight stays as it is, because the other program writes again and again.
 func (t *task) isBeingWritten(result upkeep.Result) bool {
-	if result.Outcome != upkeep.Waiting || result.Again.IsZero() {
+	if result.Outcome != upkeep.Waiting || result.Again.IsZero() || errors.Is(result.Err, installer.ErrSuperseded) {
 		t.unfinished = time.Time{}
 		return false
 	}
