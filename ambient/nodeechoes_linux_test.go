@@ -22,11 +22,18 @@ func (n *capturingNode) wantEchoes(family int) {
 		to   netip.Addr
 		by   *nodes.Place
 	}{
-		{n.meshed, address(n.remote), n.remote}, {n.remote, address(n.meshed), n.meshed},
-		{n.meshed, address(n.peer), n.peer}, {n.meshed, address(n.other), n.other}, {n.other, address(n.meshed), n.meshed},
-		{n.other, address(n.remote), n.remote}, {n.remote, address(n.other), n.other},
-		{n.proxy, address(n.remote), n.remote}, {n.proxy, address(n.meshed), n.meshed}, {n.meshed, address(n.proxy), n.proxy},
-		{n.node.Host, address(n.meshed), n.meshed}, {n.meshed, gateway, n.node.Host},
+		{n.meshed, address(n.remote), n.remote},
+		{n.remote, address(n.meshed), n.meshed},
+		{n.meshed, address(n.peer), n.peer},
+		{n.meshed, address(n.other), n.other},
+		{n.other, address(n.meshed), n.meshed},
+		{n.other, address(n.remote), n.remote},
+		{n.remote, address(n.other), n.other},
+		{n.proxy, address(n.remote), n.remote},
+		{n.proxy, address(n.meshed), n.meshed},
+		{n.meshed, address(n.proxy), n.proxy},
+		{n.node.Host, address(n.meshed), n.meshed},
+		{n.meshed, gateway, n.node.Host},
 	} {
 		ctx, cancel := context.WithTimeout(n.t.Context(), 30*time.Second)
 		if err := way.from.Ping(ctx, way.to); err != nil {

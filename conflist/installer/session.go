@@ -14,8 +14,9 @@ import (
 
 // ErrSuperseded is in the error of a part if a newer daemon on this node has taken over. The part
 // writes nothing until that daemon has ended, because two versions would overwrite each other's
-// files for as long as both run. A daemon that is killed has time for its next process to begin. The
-// error has a method Again() time.Time, as an [ErrWaiting] has, if no event would tell of that end.
+// files for as long as both run. A daemon that is killed has time for its next process to begin.
+// No event tells of such an end: the error has a method Again() time.Time then, as that of
+// [ErrWaiting] may have.
 var ErrSuperseded = errors.New("a newer daemon is in charge of this node")
 
 const (
@@ -83,16 +84,7 @@ func (c *claims) number(found *claim) error {
 		c.own.Number = stored.Number + 1
 		c.follow(stored)
 	default:
-		if !c.superseded {
-			c.options.emit(Warning, "a newer daemon is in charge of this node now; this one writes nothing until that one has ended",
-				"version", found.Version, "session", stored.Number)
-		}
-		c.superseded = true
-		err := &supersededError{version: found.Version}
-		if stored.Marked && c.lock != nil {
-			err.again = c.options.Now().Add(lookInterval)
-		}
-		return err
+		return c.standBack(found)
 	}
 	if c.superseded {
 		c.options.emit(News, "the newer daemon has ended; this one is in charge of the node again", "session", c.own.Number)
@@ -101,8 +93,22 @@ func (c *claims) number(found *claim) error {
 	return nil
 }
 
-// isOver reports whether the daemon of a session has ended without leaving, and its next process has
-// not begun in time.
+// standBack records that a newer daemon has the claim.
+func (c *claims) standBack(found *claim) error {
+	if !c.superseded {
+		c.options.emit(Warning, "a newer daemon is in charge of this node now; this one writes nothing until that one has ended",
+			"version", found.Version, "session", found.Session.Number)
+	}
+	c.superseded = true
+	err := &supersededError{version: found.Version}
+	if found.Session.Marked && c.lock != nil {
+		err.again = c.options.Now().Add(lookInterval)
+	}
+	return err
+}
+
+// isOver reports whether the daemon of a session has ended without leaving, and its next process
+// has not begun in time.
 func (c *claims) isOver(s session) bool {
 	if !s.Marked || c.lock == nil {
 		return false

@@ -132,6 +132,11 @@ func removeAll(directory string) error {
 	return errors.Join(append(errs, os.RemoveAll(directory))...)
 }
 
+// expects reports whether a process that did not say how its work went has ended as it should.
+func (o Ending) expects(ended *os.ProcessState) bool {
+	return o.When != nil || o.Itself && ended.ExitCode() == -1 // by a signal
+}
+
 // Run sends the command to go on, and returns when the process has ended. If its work failed, Run
 // returns an error.
 func (p *Process) Run(o Ending) (_ End, err error) {
@@ -148,10 +153,9 @@ func (p *Process) Run(o Ending) (_ End, err error) {
 	word, said := p.hear()
 	end := End{Killed: said != nil, Took: time.Since(began)}
 	err = p.command.Wait()
-	killed := o.When != nil || o.Itself && p.command.ProcessState.ExitCode() == -1 // a signal
 	switch {
 	// Its exit status then means nothing more.
-	case end.Killed && killed && errors.Is(said, io.EOF):
+	case o.expects(p.command.ProcessState) && errors.Is(said, io.EOF):
 		return end, nil
 	// It was killed after its end.
 	case said == nil && word == done && (err == nil || o.When != nil):

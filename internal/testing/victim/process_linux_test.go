@@ -43,36 +43,42 @@ func TestRun(t *testing.T) {
 		}
 	}
 	for _, group := range []bool{true, false} {
-		directory := t.TempDir()
-		if err := unix.Mkfifo(filepath.Join(directory, "child"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		var child *bufio.Reader
-		end, err := start(directory).Run(victim.Ending{Group: group, When: func() {
-			file, err := os.Open(filepath.Join(directory, "child"))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			t.Cleanup(func() { _ = file.Close() })
-			child = bufio.NewReader(file)
-			if line, err := child.ReadString('\n'); err != nil || line != "here\n" {
-				t.Errorf("the child says %q, %v", line, err)
-			}
-		}})
-		if err != nil || !end.Killed {
-			t.Fatalf("one that is killed: %+v, %v", end, err)
-		}
-		wantRemoved(t, filepath.Join(directory, "temporary"))
-		if err := os.WriteFile(filepath.Join(directory, "go"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if line, _ := child.ReadString('\n'); (line == "still here\n") == group {
-			t.Errorf("group %t: the child says %q", group, line)
-		}
+		killWithChild(t, start, group)
 	}
 	if _, err := victim.Start(t.Context(), "TestOfNothing", "task"); err == nil {
 		t.Error("a test that calls no Serve: no error")
+	}
+}
+
+// killWithChild kills one that has a child, with the child or alone.
+func killWithChild(t *testing.T, start func(task string) *victim.Process, group bool) {
+	t.Helper()
+	directory := t.TempDir()
+	if err := unix.Mkfifo(filepath.Join(directory, "child"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var child *bufio.Reader
+	end, err := start(directory).Run(victim.Ending{Group: group, When: func() {
+		file, err := os.Open(filepath.Join(directory, "child"))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { _ = file.Close() })
+		child = bufio.NewReader(file)
+		if line, err := child.ReadString('\n'); err != nil || line != "here\n" {
+			t.Errorf("the child says %q, %v", line, err)
+		}
+	}})
+	if err != nil || !end.Killed {
+		t.Fatalf("one that is killed: %+v, %v", end, err)
+	}
+	wantRemoved(t, filepath.Join(directory, "temporary"))
+	if err := os.WriteFile(filepath.Join(directory, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if line, _ := child.ReadString('\n'); (line == "still here\n") == group {
+		t.Errorf("group %t: the child says %q", group, line)
 	}
 }
 
