@@ -49,10 +49,10 @@ type claims struct {
 	// no mesh was at work when this daemon began.
 	lock *os.File
 	sole bool
-	// superseded means that a newer daemon has taken the claim since, and ended is when it was first
-	// seen to have ended without leaving; zero if it was not.
+	// superseded means that a newer daemon has taken the claim since, which may have ended without
+	// leaving.
 	superseded bool
-	ended      time.Time
+	ended      ending
 	// taken means that the claim has become this daemon's, and OnTake was not called yet.
 	taken bool
 	// known is the claim as last read or written, or nil. It outlives the loss of the file.
@@ -121,10 +121,14 @@ func (c *claims) update(o filesystem.Observer, change func(*claim)) error {
 		if err != nil {
 			found = nil
 		}
+		own, superseded, taken := c.own, c.superseded, c.taken
 		if err := c.take(found); err != nil {
 			return err
 		}
 		err = c.save(o, c.changed(current, err, change), before)
+		if err != nil { // a number that is not on disk may be another daemon's
+			c.own, c.superseded, c.taken = own, superseded, taken
+		}
 		if err == nil && c.taken {
 			c.taken = false
 			c.options.OnTake()

@@ -27,8 +27,9 @@
 //   - If kill -9 or a power cut interrupts a change, the next process finishes or undoes it.
 //   - During an upgrade the old and the new daemon run at the same time. The newer one keeps the
 //     node, and the older one writes nothing until the newer one has ended. One that is killed has
-//     20 seconds for its next process to begin. At every instant there is a valid configuration
-//     that names the plugin, and an executable binary.
+//     20 seconds for its next process to begin. The older one sees that on Linux, by a lock on a
+//     byte of TYPE.lock, if that file has stayed in place. At every instant there is a valid
+//     configuration that names the plugin, and an executable binary.
 //   - An uninstall leaves a marker beside the binary (TYPE.uninstalled). The plugin must let every
 //     pod pass when it finds the marker: the runtime may have read the configuration before it was
 //     removed. An install removes the marker last.

@@ -64,6 +64,14 @@ func TestKilledDaemonIsFollowed(t *testing.T) {
 	m.wantSuperseded("beside its next process", older)
 	kill()
 	m.wantSuperseded("when that was killed", older)
+	_, kill = m.begin()
+	kill()
+	m.now = m.now.Add(restartWithin)
+	m.wantSuperseded("when another has been killed since", older)
+	if err := os.Remove(older.path()); err != nil {
+		t.Fatal(err)
+	}
+	m.wantSuperseded("without the claim", older)
 	m.now = m.now.Add(restartWithin)
 	if err := older.keep(nil); err != nil {
 		t.Errorf("when its time is over: %v", err)
@@ -77,4 +85,35 @@ func TestKilledDaemonIsFollowed(t *testing.T) {
 	}
 	m.now = m.now.Add(time.Hour)
 	m.wantSuperseded("without the file of the marks", older)
+}
+
+// TestOneNumberForTwo has a daemon that begins and an older one choose the same number: the one
+// that begins takes the next, as the newest.
+func TestOneNumberForTwo(t *testing.T) {
+	t.Parallel()
+	m := &marking{t: t, binDir: t.TempDir(), now: time.Unix(1_000_000_000, 0)}
+	older, _ := m.begin()
+	_, kill := m.begin()
+	m.wantSuperseded("beside a newer daemon", older)
+	kill()
+	m.wantSuperseded("when the newer one was killed", older)
+	m.now = m.now.Add(restartWithin)
+	daemon, _ := newTestInstaller(t, m.binDir)
+	held, err := daemon.holdAsDaemon(t.Context(), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(held.release)
+	newest, calls := daemon.claims, 0
+	newest.attend(held)
+	if err := newest.update(nil, func(*claim) {
+		if calls++; calls == 1 {
+			if err := older.keep(nil); err != nil {
+				t.Errorf("the older one, before: %v", err)
+			}
+		}
+	}); err != nil || calls != 2 {
+		t.Errorf("the newest: %v, after %d calls", err, calls)
+	}
+	m.wantSuperseded("beside the newest", older)
 }

@@ -91,7 +91,7 @@ type Options struct {
 	// configuration, with the program that had removed it.
 	OnRestore func(reconciler.Change)
 	// OnTake, unless it is nil, is called when this installer has taken the node, at first and
-	// after a newer one has left. It must not block.
+	// after a newer one has ended. It must not block.
 	OnTake func()
 }
 

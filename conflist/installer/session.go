@@ -14,9 +14,9 @@ import (
 
 // ErrSuperseded is in the error of a part if a newer daemon on this node has taken over. The part
 // writes nothing until that daemon has ended, because two versions would overwrite each other's
-// files for as long as both run. A daemon that is killed has time for its next process to begin.
-// No event tells of such an end: the error has a method Again() time.Time then, as that of
-// [ErrWaiting] may have.
+// files for as long as both run. On Linux, a daemon that is killed has 20 seconds for its next
+// process to begin, and then an older one is in charge again. No event tells of such an end: an
+// error in the chain then has a method Again() time.Time, as one of [ErrWaiting] may have.
 var ErrSuperseded = errors.New("a newer daemon is in charge of this node")
 
 const (
@@ -26,21 +26,6 @@ const (
 	// lookInterval is how often an older daemon looks whether the newer one lives.
 	lookInterval = 10 * time.Second
 )
-
-// supersededError is [ErrSuperseded] with the version of the newer daemon.
-type supersededError struct {
-	version string
-	again   time.Time
-}
-
-func (e *supersededError) Error() string {
-	return fmt.Sprintf("%v (version %q): this one writes nothing until that one has ended", ErrSuperseded, e.version)
-}
-
-func (e *supersededError) Unwrap() error { return ErrSuperseded }
-
-// Again returns when to look whether the newer daemon lives.
-func (e *supersededError) Again() time.Time { return e.again }
 
 // session identifies the daemon that keeps the node. It is part of the claim.
 type session struct {
@@ -65,9 +50,16 @@ func (c *claims) take(found *claim) error {
 }
 
 // number makes the claim this daemon's: at first as the newest, later only if no newer daemon has
-// taken the claim, or that one has left. found is the claim on disk, or nil if it is unusable; nil
-// does not show that a newer daemon has left.
+// taken the claim, or that one has left or was killed. found is the claim on disk, or nil if it is
+// unusable; nil does not show that a newer daemon has ended, whose claim was the last that was
+// read.
 func (c *claims) number(found *claim) error {
+	if found == nil && c.superseded {
+		known := c.remembered()
+		if found = &known; known.Session.Number == 0 {
+			return ErrSuperseded
+		}
+	}
 	stored := session{}
 	if found != nil {
 		stored = found.Session
@@ -77,8 +69,6 @@ func (c *claims) number(found *claim) error {
 	case c.own.Number == 0:
 		c.own.Number = stored.Number + 1
 		c.follow(stored)
-	case found == nil && c.superseded:
-		return ErrSuperseded
 	case stored.Number < c.own.Number: // lost, or written by a version without sessions
 	case stored.ID == "", c.isOver(stored):
 		c.own.Number = stored.Number + 1
@@ -89,7 +79,7 @@ func (c *claims) number(found *claim) error {
 	if c.superseded {
 		c.options.emit(News, "the newer daemon has ended; this one is in charge of the node again", "session", c.own.Number)
 	}
-	c.superseded, c.ended = false, time.Time{}
+	c.superseded, c.ended = false, ending{}
 	return nil
 }
 
@@ -100,30 +90,45 @@ func (c *claims) standBack(found *claim) error {
 			"version", found.Version, "session", found.Session.Number)
 	}
 	c.superseded = true
-	err := &supersededError{version: found.Version}
+	err := fmt.Errorf("%w (version %q): this one writes nothing until that one has ended", ErrSuperseded, found.Version)
 	if found.Session.Marked && c.lock != nil {
-		err.again = c.options.Now().Add(lookInterval)
+		return &laterError{err, c.options.Now().Add(lookInterval)}
 	}
 	return err
+}
+
+// ending is when a session's daemon was first seen to have ended without leaving.
+type ending struct {
+	number uint64
+	seen   time.Time
 }
 
 // isOver reports whether the daemon of a session has ended without leaving, and its next process
 // has not begun in time.
 func (c *claims) isOver(s session) bool {
+	if !c.hasEnded(s) {
+		c.ended = ending{}
+		return false
+	}
+	now := c.options.Now()
+	if c.ended.number != s.Number {
+		c.ended = ending{s.Number, now}
+	}
+	return now.Sub(c.ended.seen) >= restartWithin
+}
+
+// hasEnded reports whether the mark of a session's daemon is gone. Marks in a lock file that was
+// replaced say nothing.
+func (c *claims) hasEnded(s session) bool {
 	if !s.Marked || c.lock == nil {
 		return false
 	}
 	lives, err := isMarked(c.lock, s.Number)
-	// Marks in a file that was replaced say nothing.
-	if own, statErr := c.lock.Stat(); err != nil || statErr != nil || lives || !c.isLockFile(own) {
-		c.ended = time.Time{}
+	if err != nil || lives {
 		return false
 	}
-	now := c.options.Now()
-	if c.ended.IsZero() {
-		c.ended = now
-	}
-	return now.Sub(c.ended) >= restartWithin
+	own, err := c.lock.Stat()
+	return err == nil && c.isLockFile(own)
 }
 
 func (c *claims) isLockFile(file os.FileInfo) bool {
@@ -167,9 +172,7 @@ func (c *claims) attend(h *hold) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lock, c.sole = h.own, h.sole
-	if c.own.Marked && c.lock != nil {
-		c.own.Marked = mark(c.lock, c.own.Number) == nil
-	}
+	c.own.Marked = c.own.Marked && c.lock != nil && mark(c.lock, c.own.Number) == nil
 }
 
 // follow updates what this daemon's session records of the lock after it has followed another.

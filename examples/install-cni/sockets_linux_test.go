@@ -68,6 +68,7 @@ func TestNodeIsKeptAfterANewerDaemonWasKilled(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)
 	newer, oldLog := startOverlapping(t, n)
+	n.until("the newer plugin is there", n.binDir, func() bool { return n.read(n.binDir, "istio-cni") == "the newer plugin" })
 	signalAndWait(t, newer, syscall.SIGKILL, -1)
 	if !oldLog.Await(patience, func() bool { return strings.Contains(oldLog.String(), "this one is in charge of the node again") }) {
 		t.Fatalf("the older daemon doesn't keep the node:\n%s", oldLog)

@@ -8,14 +8,16 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"time"
 
 	"golang.org/x/net/icmp"
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
 )
 
-// Ping sends an echo request, and returns when the reply is there. An error means that there was
-// none before ctx ended.
+// Ping sends an echo request, each second another one, and returns when a reply is there. An error
+// means that there was none before ctx ended.
 func (p *Place) Ping(ctx context.Context, to netip.Addr) (err error) {
 	defer func() {
 		if err != nil {
@@ -41,19 +43,32 @@ func (p *Place) Ping(ctx context.Context, to netip.Addr) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := conn.WriteTo(message, &net.IPAddr{IP: to.AsSlice()}); err != nil {
-		return err
-	}
-	for answer := make([]byte, 1500); ; {
+	return awaitReply(conn, message, to, protocol, reply)
+}
+
+// awaitReply sends a request until there is a reply.
+func awaitReply(conn *icmp.PacketConn, message []byte, to netip.Addr, protocol int, reply icmp.Type) error {
+	answer := make([]byte, 1500)
+	for sent := (time.Time{}); ; {
+		if time.Since(sent) >= time.Second { // the last one, if any, got lost
+			if _, err := conn.WriteTo(message, &net.IPAddr{IP: to.AsSlice()}); err != nil {
+				return err
+			}
+			sent = time.Now()
+			if err := conn.SetReadDeadline(sent.Add(time.Second)); err != nil {
+				return err
+			}
+		}
 		size, from, err := conn.ReadFrom(answer)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		got, err := icmp.ParseMessage(protocol, answer[:size])
-		if err != nil {
+		if got, err := icmp.ParseMessage(protocol, answer[:size]); err != nil {
 			return err
-		}
-		if got.Type == reply && from.String() == to.String() { // others' packets come, too
+		} else if got.Type == reply && from.String() == to.String() { // others' packets come, too
 			return nil
 		}
 	}
