@@ -17,8 +17,10 @@ import (
 
 const (
 	// quiet is how long a proxy that ends waits for another connection before it closes its
-	// listeners: the node learns at the same time that another proxy is ready and that this one ends.
-	quiet = time.Second
+	// listeners. The node learns at the same time that another proxy is ready and that this one
+	// ends, and on a busy machine clients and agent may pause for a second: what comes after the
+	// listeners have gone is dropped.
+	quiet = 3 * time.Second
 	// drainTime is how long connections may then go on.
 	drainTime = 5 * time.Second
 )
