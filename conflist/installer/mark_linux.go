@@ -14,7 +14,7 @@ func mark(file *os.File, number uint64) error {
 	return unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK, Start: int64(number), Len: 1})
 }
 
-// isMarked reports whether anyone else who has opened the file has marked the number.
+// isMarked reports whether another daemon has marked the number.
 func isMarked(file *os.File, number uint64) (bool, error) {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(number), Len: 1}
 	err := unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, &lock)

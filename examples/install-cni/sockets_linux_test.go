@@ -76,8 +76,8 @@ func TestNodeIsKeptAfterANewerDaemonWasKilled(t *testing.T) {
 	n.until("the older plugin is there", n.binDir, func() bool { return n.read(n.binDir, "istio-cni") == "the plugin" })
 }
 
-// TestPluginsAreAnsweredAfterANewerDaemonWasKilled: the node stays the newer daemon's, whose next
-// process is to come. Until then the older one answers, after a request for its readiness.
+// TestPluginsAreAnsweredAfterANewerDaemonWasKilled: at first the node stays the newer daemon's, as
+// its next process may begin. Until then the older one answers, after a request for its readiness.
 func TestPluginsAreAnsweredAfterANewerDaemonWasKilled(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)

@@ -94,7 +94,7 @@ func (n *Node) place(name string) *Place {
 	n.must(p.set("ipv6/conf/default/accept_dad", "0"))
 	// No two places choose the same port for a connection: the proxy keeps its client's address, and
 	// with it a port that the client has used would be that of an earlier connection.
-	first := 20000 + 500**n.ordinal // none of the proxy's
+	first := 20000 + 500**n.ordinal // above the proxy's own ports
 	n.must(p.set("ipv4/ip_local_port_range", fmt.Sprintf("%d %d", first, first+499)))
 	netns, err := interception.OpenNetns(p.namespace.Path(), interception.NetnsOptions{})
 	n.must(err)

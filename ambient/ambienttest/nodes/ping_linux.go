@@ -37,7 +37,7 @@ func (p *Place) Ping(ctx context.Context, to netip.Addr) (err error) {
 	}); err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // the reply has come, or not
+	defer conn.Close() //nolint:errcheck // a raw socket has nothing left to write
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	message, err := (&icmp.Message{Type: request, Body: &icmp.Echo{ID: 1, Data: []byte(p.Name)}}).Marshal(nil)
 	if err != nil {

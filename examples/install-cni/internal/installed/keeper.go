@@ -144,7 +144,8 @@ func (t *task) Observe(result upkeep.Result, pace upkeep.Pace) {
 
 // isBeingWritten reports whether the piece only lacks a file that another program is writing at
 // this moment. A piece that was right stays ready meanwhile, for a bounded time. A piece over which
-// two programs fight stays as it is, because the other program writes again and again.
+// two programs fight stays as it is, because the other program writes again and again. A piece that
+// a newer daemon keeps waits for no file.
 func (t *task) isBeingWritten(result upkeep.Result) bool {
 	if result.Outcome != upkeep.Waiting || result.Again.IsZero() || errors.Is(result.Err, installer.ErrSuperseded) {
 		t.unfinished = time.Time{}
