@@ -47,6 +47,10 @@ type NodeNumbers struct {
 	Outbound, Inbound, Replies MarkedRoute
 	// Opened is the mark of the connections that the proxy opens in the name of others.
 	Opened interception.MarkBits
+	// Zone is the zone of connection tracking in which these connections begin (DirectionOriginal of
+	// [interception.SetZone]): the kernel's choice of a port for one of them may be that of a
+	// connection from the same client to the same destination, which the proxy has taken.
+	Zone uint16
 	// Odd is added to the marks above where the proxy is of an odd generation: while two proxies have
 	// wires, each keeps its own connections.
 	Odd interception.MarkBits
@@ -72,7 +76,8 @@ type NodeNumbers struct {
 }
 
 // IstioNodeNumbers returns the numbers that Istio 1.18 to 1.20 used, as far as they had any: the
-// mark of inbound connections, what odd generations have, and the addresses of IPv6 are our own.
+// mark of inbound connections, the zone, what odd generations have, and the addresses of IPv6 are
+// our own.
 func IstioNodeNumbers() NodeNumbers {
 	bits := func(value interception.Mark) interception.MarkBits {
 		return interception.MarkBits{Value: value, Mask: value}
@@ -83,6 +88,7 @@ func IstioNodeNumbers() NodeNumbers {
 		Replies:        MarkedRoute{Mark: bits(0x040), Table: 102, OddTable: 105, Priority: 102},
 		Inbound:        MarkedRoute{Mark: bits(0x800), Table: 100, OddTable: 103, Priority: 103},
 		Opened:         bits(0x210),
+		Zone:           0x210,
 		Odd:            bits(0x020),
 		Delivered:      MarkedRoute{Mark: interception.MarkBits{Value: 0x400, Mask: proxyMask}, Table: 100, Priority: 20000},
 		Transparent:    MarkedRoute{Mark: interception.MarkBits{Value: 0x210, Mask: proxyMask}, Table: 101, Priority: 20001},
@@ -140,6 +146,9 @@ func (n NodeNumbers) validateMarks() error {
 		if skipped := n.Former.Skipped; skipped.Mask&taken != 0 {
 			return numbersError("another program captures with the mark %s, which shares a bit with one of the node's: choose other bits", skipped)
 		}
+	}
+	if n.Zone == 0 {
+		return numbersError("connections of the proxy begin in zone 0, which is that of all others: choose another zone")
 	}
 	delivered, transparent := n.Delivered.Mark, n.Transparent.Mark
 	if delivered.Value == 0 || transparent.Value == 0 || (delivered.Value^transparent.Value)&delivered.Mask&transparent.Mask == 0 {

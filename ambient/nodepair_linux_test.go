@@ -3,13 +3,16 @@
 package ambient_test
 
 import (
+	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"testing"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/namespace"
 )
 
 // captureOnBoth captures on two nodes, each for the stand-in on it.
@@ -101,5 +104,52 @@ func TestNodesOfOneFamily(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestNodesTellEqualConnectionsApart has proxies that open each connection from the port of their
+// client: it equals the one that the proxy has taken, from the client's address and port to the
+// same destination. Both pass through a node, and both get answers.
+func TestNodesTellEqualConnectionsApart(t *testing.T) {
+	t.Parallel()
+	for name, backend := range hosts(t) {
+		for _, way := range []ambient.Way{ambient.WayVeth, ambient.WayVXLAN} {
+			t.Run(name+" "+way.String(), func(t *testing.T) {
+				t.Parallel()
+				pair := captureOnBoth(t, backend, way, interception.IPv4, interception.IPv6)
+				port := 32768
+				for _, n := range pair {
+					for family := range 2 {
+						n.wantAnswered(n.meshed, n.beyond.meshed, family, port, 15001, 15006)
+						n.wantAnswered(n.meshed, n.peer, family, port+1, 15001)
+						n.wantAnswered(n.other, n.beyond.meshed, family, port+2, 15006)
+						n.wantAnswered(n.other, n.meshed, family, port+3, 15006)
+						port += 4
+					}
+				}
+			})
+		}
+	}
+}
+
+// wantAnswered opens a connection from a port, from which the proxies open theirs, too. It must
+// reach the application by the listeners.
+func (n *capturingNode) wantAnswered(from, to *nodes.Place, family, port int, listeners ...interception.Port) {
+	n.t.Helper()
+	for _, place := range []*nodes.Place{from, n.proxy, n.beyond.proxy} {
+		err := namespace.Run(place.Netns.File(), func() error {
+			return os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", fmt.Appendf(nil, "%d %d", port, port), 0)
+		})
+		if err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	visit, took, err := n.visit(from, "tcp", netip.AddrPortFrom(to.Addresses[family], 8080))
+	var by []interception.Port
+	for _, taken := range took {
+		by = append(by, taken.Port)
+	}
+	if err != nil || visit.Client.Addr() != from.Addresses[family] || !slices.Equal(by, listeners) {
+		n.t.Errorf("%s to %s: the application saw %v, %v; the proxies took %v, want %v", from.Name, to.Name, visit, err, took, listeners)
 	}
 }

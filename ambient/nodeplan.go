@@ -61,6 +61,9 @@ const (
 // without a proxy (the zero NodeProxy), without its wires, and for families that it does not serve,
 // new connections of meshed pods fail. Nothing else is rejected.
 //
+// Connections that the proxy opens begin in NodeNumbers.Zone: one of them may have the addresses
+// and ports of the connection that the proxy has taken, and the kernel then gives it another port.
+//
 // The plan needs no link, route or setting of other programs: it changes settings of its own
 // interfaces only.
 //

@@ -62,11 +62,16 @@ func (p nodePlanner) capture() {
 	p.captured()
 }
 
-// proxied writes the rules about what the proxies send by their wires.
+// proxied writes the rules about what the proxies send by their wires. The zone is set for all of
+// it: its replies to clients and ICMP errors belong to connections that are found without a zone.
 func (p nodePlanner) proxied() {
-	c := p.builder.Mangle("proxied")
 	hook := p.hooked(interception.L4{})
 	hook.In = p.wires
+	raw := p.builder.Raw("apart")
+	raw.Entry(interception.Prerouting, hook, "what the proxy sends")
+	raw.Do("proxy.zone", interception.Match{}, interception.SetZone{Zone: p.Zone, Direction: interception.DirectionOriginal},
+		"connections of the proxy are told from equal ones of its clients")
+	c := p.builder.Mangle("proxied")
 	c.Entry(interception.Prerouting, hook, "what the proxy sends")
 	for _, of := range p.wired() {
 		opens := interception.Match{

@@ -125,6 +125,20 @@ type SetConnMark struct {
 type SetZone struct {
 	// Zone is the zone's number; 0 is the default zone.
 	Zone uint16
+	// Direction limits the zone to the packets of one direction of a connection: those of the other
+	// are looked up in the default zone. AnyDirection is for both. With DirectionOriginal,
+	// connections with equal addresses and ports can begin in several zones, and no rule needs to
+	// know the zone of their replies: the kernel gives a connection whose replies would look like
+	// those of another one another source port, where any nat table has an entry.
+	Direction Direction
+}
+
+// For returns the zone in which packets of one direction of a connection are looked up.
+func (a SetZone) For(d Direction) uint16 {
+	if a.Direction == AnyDirection || a.Direction == d {
+		return a.Zone
+	}
+	return 0
 }
 
 // NoTrack takes the packet out of connection tracking and continues.
@@ -188,8 +202,14 @@ func (a RestoreMark) String() string { return "restore mark" + maskText(a.Mask) 
 // String returns the action with the mark, such as "set connmark 0x539".
 func (a SetConnMark) String() string { return "set connmark " + a.Mark.String() }
 
-// String returns the action with the zone's number, such as "zone 1".
-func (a SetZone) String() string { return fmt.Sprintf("zone %d", a.Zone) }
+// String returns the action with the zone's number, such as "zone 1", and the direction that it
+// has: "zone 1 direction reply".
+func (a SetZone) String() string {
+	if a.Direction == AnyDirection {
+		return fmt.Sprintf("zone %d", a.Zone)
+	}
+	return fmt.Sprintf("zone %d direction %s", a.Zone, a.Direction)
+}
 
 // String returns "notrack".
 func (NoTrack) String() string { return "notrack" }

@@ -85,6 +85,12 @@ func TestBuildRefuses(t *testing.T) {
 		{"no direction", "direction 3 is not a direction", func(b *Builder) {
 			b.Mangle("c").Do("rule", Match{Direction: DirectionReply + 1}, Return{}, "reason")
 		}},
+		{"zone of no direction", "direction 3 is not a direction", func(b *Builder) {
+			b.Raw("c").Do("rule", Match{}, SetZone{1, DirectionReply + 1}, "reason")
+		}},
+		{"default zone of a direction", "zone 0 direction reply: the default zone is that of both directions", func(b *Builder) {
+			b.Raw("c").Do("rule", Match{}, SetZone{0, DirectionReply}, "reason")
+		}},
 		{"flags of UDP", "only TCP has flags", func(b *Builder) {
 			b.Raw("c").Do("rule", Match{L4: UDP().Flags(Opening())}, Return{}, "reason")
 		}},

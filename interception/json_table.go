@@ -41,6 +41,7 @@ type (
 		Mark  string     `json:"mark,omitempty"`
 		Mask  Mark       `json:"mask,omitempty"`
 		Zone  uint16     `json:"zone,omitempty"`
+		Way   string     `json:"direction,omitempty"`
 		Text  string     `json:"text,omitempty"`
 		Chain ChainName  `json:"chain,omitempty"`
 	}
@@ -113,7 +114,10 @@ func encodeAction(a Action) wireAction {
 	case TProxyTo:
 		return wireAction{Do: wordTProxy, Port: a.Port, Mark: a.Mark.String()}
 	case SetZone:
-		return wireAction{Do: wordSetZone, Zone: a.Zone}
+		if a.Direction == AnyDirection {
+			return wireAction{Do: wordSetZone, Zone: a.Zone}
+		}
+		return wireAction{Do: wordSetZone, Zone: a.Zone, Way: a.Direction.String()}
 	case Log:
 		return wireAction{Do: wordLog, Text: a.Prefix}
 	case Jump:
@@ -140,6 +144,14 @@ func encodeMarkAction(a Action) wireAction {
 
 // decode returns the action. It refuses parameters that the action does not have.
 func (w wireAction) decode() (Action, error) {
+	zone := SetZone{Zone: w.Zone}
+	if w.Way != "" {
+		direction, err := word(w.Way, DirectionOriginal, DirectionReply)
+		if err != nil {
+			return nil, err
+		}
+		zone.Direction = direction
+	}
 	mark, err := MarkBits{}, error(nil)
 	if w.Mark != "" {
 		if mark, err = parseMarkBits(w.Mark); err != nil {
@@ -152,7 +164,7 @@ func (w wireAction) decode() (Action, error) {
 		wordRedirect: RedirectTo{w.Port}, wordDNAT: DNATTo{w.Addr, w.Port}, wordSNAT: SNATTo{Addr: w.Addr, Port: w.Port},
 		wordKeepSource: SNATTo{Keep: true},
 		wordTProxy:     TProxyTo{w.Port, mark}, wordSetMark: SetMark{mark}, wordSaveMark: SaveMark{w.Mask},
-		wordRestoreMark: RestoreMark{w.Mask}, wordSetConnMark: SetConnMark{mark}, wordSetZone: SetZone{w.Zone},
+		wordRestoreMark: RestoreMark{w.Mask}, wordSetConnMark: SetConnMark{mark}, wordSetZone: zone,
 		wordLog: Log{w.Text}, wordJump: Jump{w.Chain},
 	}[w.Do]
 	switch {

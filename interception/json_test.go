@@ -53,7 +53,8 @@ func everything(t testing.TB) *Plan {
 		raw := b.Raw("raw")
 		raw.Entry(Prerouting, Match{Family: IPv6}, "enter raw")
 		raw.Do("raw.in", Match{In: Is(Interfaces("lo", "eth*"))}, NoTrack{}, "why", source, source)
-		raw.Do("raw.zone", Match{In: Not(Interfaces("lo")), L4: UDP().From(Ports(53)).NotTo(PortRange(1, 5))}, SetZone{7}, "why")
+		raw.Do("raw.zone", Match{In: Not(Interfaces("lo")), L4: UDP().From(Ports(53)).NotTo(PortRange(1, 5))}, SetZone{Zone: 7}, "why")
+		raw.Do("raw.zone.original", Match{}, SetZone{7, DirectionOriginal}, "why")
 		raw.Do("raw.log", Match{SrcSet: Is(live)}, Log{"seen"}, "why")
 
 		mangle := b.Mangle("mangle")
@@ -185,6 +186,8 @@ func TestUnmarshalRefuses(t *testing.T) {
 		"unknown action":         rule(`{}`, `{"do":"explode"}`),
 		"parameter too many":     rule(`{}`, `{"do":"return","port":1}`),
 		"action of another kind": rule(`{}`, `{"do":"redirect","port":1}`),
+		"zone of no direction":   rule(`{}`, `{"do":"setZone","zone":1,"direction":"up"}`),
+		"direction of no zone":   rule(`{}`, `{"do":"return","direction":"reply"}`),
 		"unknown condition":      rule(`{"color":"red"}`, `{"do":"return"}`),
 		"set that is not there":  rule(`{"dstSet":"@none"}`, `{"do":"return"}`),
 		"mark that is none":      rule(`{"mark":"x"}`, `{"do":"return"}`),

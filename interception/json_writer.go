@@ -127,6 +127,7 @@ func (w *jsonWriter) action(a wireAction) {
 	w.optional("mark", a.Mark)
 	w.number("mask", int64(a.Mask))
 	w.number("zone", int64(a.Zone))
+	w.optional("direction", a.Way)
 	w.optional("text", a.Text)
 	w.optional("chain", string(a.Chain))
 	w.close('}')

@@ -79,6 +79,8 @@ func validateValues(t Table, r Rule) error {
 		return writtenMarkError(a, a.Mark)
 	case SetConnMark:
 		return writtenMarkError(a, a.Mark)
+	case SetZone:
+		return zoneError(a)
 	case DNATTo:
 		return addressError(a, a.Addr, r.Match)
 	case SNATTo:
@@ -104,6 +106,13 @@ func writtenMarkError(a Action, m MarkBits) error {
 		return fmt.Errorf("%s writes no bit: name a mask, or use WholeMark", a)
 	}
 	return markError(m)
+}
+
+func zoneError(a SetZone) error {
+	if a.Zone == 0 && a.Direction != AnyDirection {
+		return fmt.Errorf("%s: the default zone is that of both directions: leave the direction out", a)
+	}
+	return validateDirection(a.Direction)
 }
 
 func keepError(a SNATTo, m Match) error {

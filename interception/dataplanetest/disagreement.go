@@ -87,7 +87,11 @@ func arrivalDisagreement(expected trace.Outcome, observed Observation, tracked b
 
 // findable reports whether the kernel finds a flow for a request for the original destination.
 func findable(o trace.Outcome) bool {
-	return o.Packet.Protocol == interception.ProtocolTCP && o.Flow != nil && !o.Flow.Untracked && o.Flow.Zone == 0
+	if o.Packet.Protocol != interception.ProtocolTCP || o.Flow == nil || o.Flow.Untracked {
+		return false
+	}
+	zone := interception.SetZone{Zone: o.Flow.Zone, Direction: o.Flow.ZoneDirection}
+	return zone.For(interception.DirectionReply) == 0 // of what the listener sends
 }
 
 // expectedLocal is the local address that the accepting socket reports. For a datagram, the harness

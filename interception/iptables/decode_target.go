@@ -106,11 +106,17 @@ func trackingAction(options []string) (interception.Action, error) {
 		return interception.SetZone{}, nil
 	case len(options) == 1 && options[0] == "--notrack":
 		return interception.NoTrack{}, nil
-	case len(options) == 2 && options[0] == "--zone":
-		zone, err := strconv.ParseUint(options[1], 10, 16)
-		return interception.SetZone{Zone: uint16(zone)}, err
+	case len(options) != 2:
+		return nil, errUnknown
 	}
-	return nil, errUnknown
+	direction, ok := map[string]interception.Direction{
+		"--zone": interception.AnyDirection, "--zone-orig": interception.DirectionOriginal, "--zone-reply": interception.DirectionReply,
+	}[options[0]]
+	if !ok {
+		return nil, errUnknown
+	}
+	zone, err := strconv.ParseUint(options[1], 10, 16)
+	return interception.SetZone{Zone: uint16(zone), Direction: direction}, err
 }
 
 func connMarkAction(options []string) (interception.Action, error) {

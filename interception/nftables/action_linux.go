@@ -31,7 +31,7 @@ func (w *ruleWriter) action(r lower.Rule) {
 	case interception.Reject:
 		w.reject(r.Match)
 	case interception.SetZone:
-		w.add(immediate(register, binary.NativeEndian.AppendUint16(nil, a.Zone)), setConntrack(unix.NFT_CT_ZONE))
+		w.add(immediate(register, binary.NativeEndian.AppendUint16(nil, a.Zone)), setZone(a.Direction))
 	default:
 		w.translation(r)
 	}

@@ -204,7 +204,9 @@ func actions(b *interception.Builder) {
 	tcp := interception.Match{L4: interception.TCP()}
 	fillChains(b.Raw("chain"), b.Raw("called"), map[interception.RuleID]interception.RawAction{
 		"raw.accept": interception.Accept{}, "raw.return": interception.Return{}, "raw.drop": interception.Drop{},
-		"raw.zone": interception.SetZone{Zone: 0x102}, "raw.zone-0": interception.SetZone{}, "raw.notrack": interception.NoTrack{},
+		"raw.zone": interception.SetZone{Zone: 0x102}, "raw.zone-0": interception.SetZone{},
+		"raw.zone-original": interception.SetZone{Zone: 1, Direction: interception.DirectionOriginal},
+		"raw.zone-reply":    interception.SetZone{Zone: 1, Direction: interception.DirectionReply}, "raw.notrack": interception.NoTrack{},
 		"raw.log": log(),
 	})
 	bits := interception.MarkBits{Value: 0x12, Mask: 0xff}

@@ -5,6 +5,7 @@ package nftables
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 )
 
@@ -68,6 +69,18 @@ func conntrack(key uint32) expression {
 func setConntrack(key uint32) expression {
 	return numbered("ct", unix.NFTA_CT_KEY, key, unix.NFTA_CT_SREG, register)
 }
+
+// setZone sets the zone of a direction; of both for AnyDirection.
+func setZone(d interception.Direction) expression {
+	set := setConntrack(unix.NFT_CT_ZONE)
+	if d == interception.AnyDirection {
+		return set
+	}
+	return set.and(func(a *nfnetlink.Attributes) { a.Bytes(unix.NFTA_CT_DIRECTION, []byte{directionNumber(d)}) })
+}
+
+// directionNumber returns a direction in the kernel's numbering (enum ip_conntrack_dir).
+func directionNumber(d interception.Direction) byte { return byte(d - interception.DirectionOriginal) }
 
 func payload(base, offset, length uint32) expression {
 	return numbered("payload", unix.NFTA_PAYLOAD_DREG, register, unix.NFTA_PAYLOAD_BASE, base,

@@ -219,7 +219,10 @@ func (r *reading) meta(a *attributes) error {
 
 func (r *reading) conntrack(a *attributes) error {
 	key := a.number(unix.NFTA_CT_KEY)
-	if a.has(unix.NFTA_CT_SREG) {
+	switch {
+	case a.has(unix.NFTA_CT_SREG) && key == unix.NFT_CT_ZONE:
+		return r.setZone(a.number(unix.NFTA_CT_SREG), a.take(unix.NFTA_CT_DIRECTION))
+	case a.has(unix.NFTA_CT_SREG):
 		return r.setConntrack(key, a.number(unix.NFTA_CT_SREG))
 	}
 	length, known := map[uint32]uint32{unix.NFT_CT_STATE: 4, unix.NFT_CT_MARK: 4, unix.NFT_CT_DIRECTION: 1}[key]

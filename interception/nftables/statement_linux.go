@@ -222,14 +222,22 @@ func (r *reading) setMeta(key, register uint32) error {
 	return r.do(interception.SetMark{Mark: mark})
 }
 
-func (r *reading) setConntrack(key, register uint32) error {
-	if key == unix.NFT_CT_ZONE {
-		v, err := r.load(register, 2)
-		if err != nil || v.constant == nil {
-			return errUnknown
-		}
-		return r.do(interception.SetZone{Zone: binary.NativeEndian.Uint16(v.constant)})
+// setZone reads the zone of one direction, or of both if there is none.
+func (r *reading) setZone(register uint32, direction []byte) error {
+	v, err := r.load(register, 2)
+	if err != nil || v.constant == nil {
+		return errUnknown
 	}
+	zone := interception.SetZone{Zone: binary.NativeEndian.Uint16(v.constant)}
+	for _, d := range []interception.Direction{interception.DirectionOriginal, interception.DirectionReply} {
+		if zone.Zone != 0 && len(direction) == 1 && direction[0] == directionNumber(d) { // zone 0 is that of both
+			zone.Direction = d
+		}
+	}
+	return r.do(zone)
+}
+
+func (r *reading) setConntrack(key, register uint32) error {
 	v, err := r.loadAny(register, 4)
 	switch {
 	case err != nil || key != unix.NFT_CT_MARK:

@@ -69,7 +69,7 @@ func classified(t thread, action interception.Action) thread {
 	}
 	switch action := action.(type) {
 	case interception.SetZone:
-		t.flow.zone, t.flow.zoned, t.flow.untracked = action.Zone, true, false
+		t.flow.zone, t.flow.zoned, t.flow.untracked = action, true, false
 	case interception.NoTrack:
 		t.flow.untracked = true
 	}

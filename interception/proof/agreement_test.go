@@ -117,12 +117,9 @@ func outcomeOf(e *engine, v values, p trace.Packet, s state, traced trace.Outcom
 		known := *p.Flow
 		known.Mark, known.Answered = markOf(s.flow.mark), known.Answered || v[e.reply]
 		o.Flow = &known
-		if known.Zone != s.flow.zone {
-			o.Flow = nil
-		}
 	case newFlow:
 		o.Flow = &trace.Flow{
-			Protocol: p.Protocol, Zone: s.flow.zone, Original: trace.Tuple{Src: traced.Packet.Src, Dst: p.Dst},
+			Protocol: p.Protocol, Zone: s.flow.zone.Zone, ZoneDirection: s.flow.zone.Direction, Original: trace.Tuple{Src: traced.Packet.Src, Dst: p.Dst},
 			Reply: trace.Tuple{Src: at(s.dst), Dst: at(s.src)}, Mark: markOf(s.flow.mark), DstSettled: true, SrcSettled: true,
 			Midstream: !v[e.udp] && !interception.Opening().Matches(interception.TCPFlag(v.number(e.flags))),
 		}

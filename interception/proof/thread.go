@@ -52,7 +52,9 @@ const (
 type flow struct {
 	kind flowKind
 	mark mark
-	zone uint16
+	// zone is that of a new flow. Of a known one, only the zone of the packet's direction counts,
+	// which is a variable of the space.
+	zone interception.SetZone
 	// zoned and untracked are the results of raw.
 	zoned, untracked       bool
 	dstSettled, srcSettled bool

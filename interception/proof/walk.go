@@ -182,7 +182,7 @@ func (e *engine) track(ts threads) threads {
 		t.flow.zoned = false
 		if t.flow.kind != noFlow || t.flow.untracked {
 			if t.flow.kind == noFlow {
-				t.flow.zone = 0
+				t.flow.zone = interception.SetZone{}
 			}
 			e.add(&tracked, t)
 			continue
@@ -190,10 +190,10 @@ func (e *engine) track(ts threads) threads {
 		t.flow = flow{}
 		plausible, refused := e.split(t, e.plausible())
 		e.add(&tracked, refused)
-		there, other := e.split(plausible, e.and(e.variable(e.known), e.not(e.variable(e.unseen)), e.equals(e.zone, uint32(zone))))
+		there, other := e.split(plausible, e.and(e.variable(e.known), e.not(e.variable(e.unseen)), e.zoned(zone)))
 		found, invalid := e.split(there, e.recognised())
 		found.flow = flow{
-			kind: knownFlow, zone: zone, mark: mark{flow: ^interception.Mark(0)}, dstSettled: true, srcSettled: true, confirmed: true,
+			kind: knownFlow, mark: mark{flow: ^interception.Mark(0)}, dstSettled: true, srcSettled: true, confirmed: true,
 		}
 		begun, none := e.split(other, e.begins())
 		begun.flow = flow{kind: newFlow, zone: zone}
@@ -202,6 +202,12 @@ func (e *engine) track(ts threads) threads {
 		e.add(&tracked, invalid, found, begun, related, none)
 	}
 	return tracked
+}
+
+// zoned returns the packets whose flow is looked for in the zone that it has in their direction.
+func (e *engine) zoned(zone interception.SetZone) ref {
+	in := func(d interception.Direction) ref { return e.equals(e.zone, uint32(zone.For(d))) }
+	return e.ite(e.variable(e.reply), in(interception.DirectionReply), in(interception.DirectionOriginal))
 }
 
 // recognised returns the packets that fit into their flow: before an answer, the opener of a

@@ -26,7 +26,8 @@ func (x *xtables) target(r lower.Rule) string {
 	case interception.Log:
 		return "LOG --log-prefix " + commentWord(a.Prefix)
 	case interception.SetZone:
-		return fmt.Sprintf("CT --zone %d", a.Zone)
+		option := map[interception.Direction]string{interception.DirectionOriginal: "-orig", interception.DirectionReply: "-reply"}[a.Direction]
+		return fmt.Sprintf("CT --zone%s %d", option, a.Zone)
 	case interception.NoTrack:
 		return "CT --notrack"
 	default:

@@ -210,6 +210,8 @@ func TestIPTablesActions(t *testing.T) {
 	plan := build(t, func(b *interception.Builder) {
 		raw, mangle, nat, post, filter := b.Raw("a"), b.Mangle("b"), b.NAT("c"), b.NAT("d"), b.Filter("e")
 		raw.Do("raw.zone", interception.Match{}, interception.SetZone{Zone: 2}, "why")
+		raw.Do("raw.zone-orig", interception.Match{}, interception.SetZone{Zone: 2, Direction: interception.DirectionOriginal}, "why")
+		raw.Do("raw.zone-reply", interception.Match{}, interception.SetZone{Zone: 2, Direction: interception.DirectionReply}, "why")
 		raw.Do("raw.notrack", interception.Match{}, interception.NoTrack{}, "why")
 		mangle.Do("mangle.tproxy", tcp, interception.TProxyTo{Port: 15006, Mark: interception.WholeMark(1337)}, "why")
 		mangle.Do("mangle.mark", interception.Match{}, interception.SetMark{Mark: masked}, "why")
@@ -244,7 +246,7 @@ func TestIPTablesActions(t *testing.T) {
 	}
 	want := func(addr, endpoint, unspecified, unreachable string) []string {
 		return []string{
-			"CT --zone 2", "CT --notrack",
+			"CT --zone 2", "CT --zone-orig 2", "CT --zone-reply 2", "CT --notrack",
 			"TPROXY --on-port 15006 --on-ip " + unspecified + " --tproxy-mark 0x539/0xffffffff", "MARK --set-xmark 0x1/0xff", "CONNMARK --set-xmark 0x1/0xff",
 			"CONNMARK --save-mark --nfmask 0xffffffff --ctmask 0xffffffff", "CONNMARK --restore-mark --nfmask 0xff --ctmask 0xff",
 			"REDIRECT --to-ports 15001", "DNAT --to-destination " + endpoint, "MESH-TEST_CALLED", "SNAT --to-source " + addr, "ACCEPT",

@@ -22,7 +22,7 @@ func actionWords(r lower.Rule) (string, error) {
 	case interception.Log:
 		return fmt.Sprintf("log prefix %q", a.Prefix), nil
 	case interception.SetZone:
-		return fmt.Sprintf("ct zone set %d", a.Zone), nil
+		return zoneWords(a), nil
 	case interception.Reject:
 		return rejectWords(r.Match), nil
 	case interception.RedirectTo:
@@ -39,6 +39,13 @@ func actionWords(r lower.Rule) (string, error) {
 	default:
 		return markAction(r.Match, r.Action)
 	}
+}
+
+func zoneWords(a interception.SetZone) string {
+	if a.Direction == interception.AnyDirection {
+		return fmt.Sprintf("ct zone set %d", a.Zone)
+	}
+	return fmt.Sprintf("ct %s zone set %d", a.Direction, a.Zone)
 }
 
 func markAction(m interception.Match, a interception.Action) (string, error) {

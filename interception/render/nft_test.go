@@ -226,6 +226,8 @@ func TestNFTActions(t *testing.T) {
 		mangle.Do("a.save", interception.Match{}, interception.SaveMark{}, "why")
 		mangle.Do("a.restore", interception.Match{}, interception.RestoreMark{}, "why")
 		raw.Do("a.zone", interception.Match{}, interception.SetZone{Zone: 2}, "why")
+		raw.Do("a.zone-orig", interception.Match{}, interception.SetZone{Zone: 2, Direction: interception.DirectionOriginal}, "why")
+		raw.Do("a.zone-reply", interception.Match{}, interception.SetZone{Zone: 2, Direction: interception.DirectionReply}, "why")
 		raw.Do("a.notrack", interception.Match{}, interception.NoTrack{}, "why")
 		raw.Do("a.log", interception.Match{}, interception.Log{Prefix: "mesh: "}, "why")
 	}))
@@ -240,7 +242,7 @@ func TestNFTActions(t *testing.T) {
 		`meta l4proto tcp drop comment "a.tproxy `,
 		`meta mark set meta mark & 0xfffffffc | 0x1 comment "a.mark `, `meta mark set meta mark & 0xfffffffc comment "b.mark `,
 		`ct mark set 0x539 comment "a.connmark `, `ct mark set meta mark comment "a.save `, `meta mark set ct mark comment "a.restore `,
-		`ct zone set 2 comment "a.zone `, `notrack comment "a.notrack `, `log prefix "mesh: " comment "a.log `,
+		`ct zone set 2 comment "a.zone `, `ct original zone set 2 comment "a.zone-orig `, `ct reply zone set 2 comment "a.zone-reply `, `notrack comment "a.notrack `, `log prefix "mesh: " comment "a.log `,
 	} {
 		if !strings.Contains(text, "\t\t"+want) {
 			t.Errorf("no %q in\n%s", want, text)

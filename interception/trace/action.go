@@ -77,7 +77,7 @@ func (p place) classify(action interception.Action) {
 	}
 	switch action := action.(type) {
 	case interception.SetZone:
-		p.zone, p.zoned, p.untracked = action.Zone, true, false
+		p.zone, p.zoned, p.untracked = action, true, false
 	case interception.NoTrack:
 		p.untracked = true
 	}

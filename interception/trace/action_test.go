@@ -126,6 +126,45 @@ func TestZonesAndUntracked(t *testing.T) {
 	}
 }
 
+// TestZoneOfOneDirection has a zone for what arrives, in the original direction only: connections
+// that begin there have entries of their own, and replies are found without it, whichever way they
+// go.
+func TestZoneOfOneDirection(t *testing.T) {
+	t.Parallel()
+	world := pod(build(t, func(b *interception.Builder) {
+		chain := b.Raw("chain")
+		chain.Entry(interception.Prerouting, interception.Match{}, "why")
+		chain.Do("zone", interception.Match{}, interception.SetZone{Zone: 3, Direction: interception.DirectionOriginal}, "why")
+	}))
+	began, is := func(of trace.Outcome) bool { return !of.Flow.Answered && of.Flow.Zone == 3 }, func(a, b *trace.Flow) bool {
+		return a.Zone == b.Zone && a.ZoneDirection == b.ZoneDirection && b.Answered
+	}
+	arrives := trace.Packet{
+		From: trace.Arrival{Link: "eth0"}, Protocol: interception.ProtocolTCP,
+		Src: netip.MustParseAddrPort("192.0.2.7:40000"), Dst: netip.MustParseAddrPort("10.244.0.2:8080"),
+	}
+	first := traced(t, world, arrives)
+	answer := traced(t, world, first.Answer(trace.Socket{}))
+	again := traced(t, world, trace.Outcome{Packet: first.Packet, Flow: answer.Flow}.Next())
+	if !began(first) || !is(first.Flow, answer.Flow) || !is(first.Flow, again.Flow) || again.Verdict != trace.Delivered {
+		t.Errorf("what arrives: %+v, the answer %+v, a further packet %+v", first.Flow, answer.Flow, again.Flow)
+	}
+
+	leaving := traced(t, world, connect(application, "192.0.2.7:443"))
+	answered := traced(t, world, leaving.Answer(trace.Arrival{Link: "eth0"}))
+	if leaving.Flow.Zone != 0 || !is(leaving.Flow, answered.Flow) || answered.Socket == nil {
+		t.Errorf("what leaves: %+v, the answer %+v", leaving.Flow, answered.Flow)
+	}
+
+	equal := arrives
+	equal.Flow = &trace.Flow{
+		Protocol: arrives.Protocol, Original: trace.Tuple{Src: arrives.Src, Dst: arrives.Dst}, Reply: trace.Tuple{Src: arrives.Dst, Dst: arrives.Src},
+	}
+	if outcome := traced(t, world, equal); !began(outcome) {
+		t.Errorf("with an equal connection in the default zone: %+v", outcome.Flow)
+	}
+}
+
 func TestReject(t *testing.T) {
 	t.Parallel()
 	for _, hook := range []interception.Hook{interception.Output, interception.Input} {

@@ -96,8 +96,8 @@
 // Packets are TCP, UDP or echo requests and replies of ICMP. Of a TCP connection neither sequence
 // numbers nor the state machine are kept: a packet of a known flow is invalid only by impossible
 // flags, or before there was an answer. Connection tracking is on (in a kernel, some rule must
-// require it), picks up connections midway, and no two flows compete for a port. Packets that a
-// rejection sends are not followed.
+// require it), picks up connections midway, and no two flows compete for a port, as equal ones can
+// that begin in zones of one direction. Packets that a rejection sends are not followed.
 //
 // Each packet of a connection is routed anew. A kernel's socket keeps the route of the first one,
 // which differs for IPv6 if a policy rule selects the source that the socket has not bound.

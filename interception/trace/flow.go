@@ -16,8 +16,10 @@ import (
 type Flow struct {
 	// Protocol is TCP, UDP or [ICMP].
 	Protocol interception.Protocol
-	// Zone is the connection tracking zone of the entry.
-	Zone uint16
+	// Zone is the connection tracking zone of the entry, in one direction only unless ZoneDirection
+	// is AnyDirection: in the other, it is in zone 0.
+	Zone          uint16
+	ZoneDirection interception.Direction
 	// Original is the tuple of packets in the opener's direction as they enter the namespace or
 	// leave its socket; Reply is that of the other direction. Without translation, one is the
 	// reverse of the other.
@@ -107,7 +109,7 @@ func (o Outcome) inherited() interception.Mark {
 // begins one. A packet that it refuses stays without a flow: it is invalid.
 func (w *walk) track() {
 	zone := w.zone
-	w.zone, w.zoned = 0, false
+	w.zone, w.zoned = interception.SetZone{}, false
 	if w.flow != nil || w.untracked || !w.plausible() {
 		return // a packet that comes back by lo brings its flow along
 	}
@@ -118,7 +120,10 @@ func (w *walk) track() {
 	if w.known.has(w.protocol, zone, tuple) {
 		w.recognise(*w.known, tuple == w.known.Reply)
 	} else if w.begins() {
-		w.flow = &Flow{Protocol: w.protocol, Zone: zone, Original: tuple, Reply: tuple.reversed(), Midstream: !w.packet.opens()}
+		w.flow = &Flow{
+			Protocol: w.protocol, Zone: zone.Zone, ZoneDirection: zone.Direction,
+			Original: tuple, Reply: tuple.reversed(), Midstream: !w.packet.opens(),
+		}
 	}
 }
 
@@ -132,9 +137,19 @@ func (w *walk) search() {
 	}
 }
 
-// has reports whether connection tracking finds the flow for such a packet.
-func (f *Flow) has(protocol interception.Protocol, zone uint16, tuple Tuple) bool {
-	return f != nil && !f.Untracked && f.Protocol == protocol && f.Zone == zone && (tuple == f.Original || tuple == f.Reply)
+// has reports whether connection tracking finds the flow for such a packet: a zone is that of the
+// direction in which the packet would go (nf_conntrack_zones.h, nf_ct_zone_equal).
+func (f *Flow) has(protocol interception.Protocol, zone interception.SetZone, tuple Tuple) bool {
+	if f == nil || f.Untracked || f.Protocol != protocol {
+		return false
+	}
+	in := func(d interception.Direction) bool { return f.zone().For(d) == zone.For(d) }
+	return tuple == f.Original && in(interception.DirectionOriginal) || tuple == f.Reply && in(interception.DirectionReply)
+}
+
+// zone returns the zone as a rule sets it.
+func (f *Flow) zone() interception.SetZone {
+	return interception.SetZone{Zone: f.Zone, Direction: f.ZoneDirection}
 }
 
 // recognise makes the flow the packet's, in one of its directions. Before an answer, the opener of

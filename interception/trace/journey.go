@@ -135,7 +135,7 @@ type follower struct {
 func (f *follower) keep(namespace string, flow *Flow) {
 	all := slices.Clone(f.flows[namespace])
 	same := func(o *Flow) bool {
-		return o.Protocol == flow.Protocol && o.Zone == flow.Zone && o.Untracked == flow.Untracked && o.Original == flow.Original
+		return o.Protocol == flow.Protocol && o.zone() == flow.zone() && o.Untracked == flow.Untracked && o.Original == flow.Original
 	}
 	if i := slices.IndexFunc(all, same); i >= 0 {
 		all[i] = flow

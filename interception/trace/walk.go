@@ -47,7 +47,7 @@ type walk struct {
 	replies     bool // the packet goes in the direction of the flow's answers
 	confirmed   bool
 	through     bool
-	zone        uint16
+	zone        interception.SetZone
 	zoned       bool // a rule chose the zone
 	untracked   bool
 	// taker is the socket that TProxyTo chose; listens reports whether it is a listener's.

@@ -93,7 +93,7 @@ func (n *Node) place(name string) *Place {
 	n.must(p.set("ipv6/conf/all/accept_dad", "0"))
 	n.must(p.set("ipv6/conf/default/accept_dad", "0"))
 	// No two places choose the same port for a connection: the proxy keeps its client's address, and
-	// with it a port that the client has used would be that of an earlier connection.
+	// the kernel would translate one of two equal ports, which a trace does not.
 	first := 20000 + 500**n.ordinal // above the proxy's own ports
 	n.must(p.set("ipv4/ip_local_port_range", fmt.Sprintf("%d %d", first, first+499)))
 	netns, err := interception.OpenNetns(p.namespace.Path(), interception.NetnsOptions{})

@@ -190,6 +190,7 @@ func (p planner) wildAction(t interception.Table) interception.Action {
 		interception.SaveMark{Mask: interception.Mark(p.Choices(1<<31 - 1))},
 		interception.RestoreMark{Mask: interception.Mark(p.Choices(1<<31 - 1))},
 		interception.SetZone{Zone: uint16(p.Choices(1<<31 - 1))},
+		interception.SetZone{Zone: uint16(p.Choices(3)), Direction: interception.Direction(p.Choices(4))},
 	}
 	return actions[p.Choices(len(actions))]
 }

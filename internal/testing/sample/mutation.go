@@ -62,7 +62,7 @@ func otherAction(a interception.Action) interception.Action {
 	case interception.SetMark:
 		return interception.SetMark{Mark: interception.WholeMark(a.Mark.Value + 1)}
 	case interception.SetZone:
-		return interception.SetZone{Zone: a.Zone + 1}
+		return interception.SetZone{Zone: a.Zone + 1, Direction: a.Direction}
 	default:
 		return interception.Return{}
 	}

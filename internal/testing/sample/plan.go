@@ -180,7 +180,8 @@ func (g Generator) action(kind interception.TableKind, hook interception.Hook, m
 	}
 	switch mark, mask := g.Mark(), interception.Mark(g.Choices(3)*0xff); kind {
 	case interception.Raw:
-		actions = append(actions, interception.NoTrack{}, interception.SetZone{Zone: 1}, interception.SetZone{})
+		zone := interception.SetZone{Zone: 1, Direction: interception.Direction(g.Choices(3))}
+		actions = append(actions, interception.NoTrack{}, zone, interception.SetZone{})
 	case interception.Mangle:
 		actions = append(actions, interception.SetMark{Mark: mark}, interception.SetMark{Mark: mark}, interception.SaveMark{Mask: mask},
 			interception.SaveMark{}, interception.RestoreMark{Mask: mask}, interception.SetConnMark{Mark: mark})
