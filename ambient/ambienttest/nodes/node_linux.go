@@ -94,8 +94,8 @@ func (n *Node) place(name string) *Place {
 	n.must(p.set("ipv6/conf/default/accept_dad", "0"))
 	// No two places choose the same port for a connection: the proxy keeps its client's address, and
 	// the kernel would translate one of two equal ports, which a trace does not.
-	first := 20000 + 500**n.ordinal // above the proxy's own ports
-	n.must(p.set("ipv4/ip_local_port_range", fmt.Sprintf("%d %d", first, first+499)))
+	first := 20000 + 1000**n.ordinal // above the proxy's own ports
+	n.must(p.set("ipv4/ip_local_port_range", fmt.Sprintf("%d %d", first, first+999)))
 	netns, err := interception.OpenNetns(p.namespace.Path(), interception.NetnsOptions{})
 	n.must(err)
 	p.Netns = netns
