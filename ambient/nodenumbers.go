@@ -5,6 +5,7 @@ package ambient
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -49,7 +50,8 @@ type NodeNumbers struct {
 	Opened interception.MarkBits
 	// Zone is the zone of connection tracking in which these connections begin (DirectionOriginal of
 	// [interception.SetZone]): the kernel's choice of a port for one of them may be that of a
-	// connection from the same client to the same destination, which the proxy has taken.
+	// connection from the same client to the same destination, which the proxy has taken. Those of a
+	// proxy of an odd generation begin in the next zone.
 	Zone uint16
 	// Odd is added to the marks above where the proxy is of an odd generation: while two proxies have
 	// wires, each keeps its own connections.
@@ -147,8 +149,8 @@ func (n NodeNumbers) validateMarks() error {
 			return numbersError("another program captures with the mark %s, which shares a bit with one of the node's: choose other bits", skipped)
 		}
 	}
-	if n.Zone == 0 {
-		return numbersError("connections of the proxy begin in zone 0, which is that of all others: choose another zone")
+	if n.Zone == 0 || n.Zone == math.MaxUint16 {
+		return numbersError("the zone %d of the proxies' connections is that of all others, or none follows it: choose another", n.Zone)
 	}
 	delivered, transparent := n.Delivered.Mark, n.Transparent.Mark
 	if delivered.Value == 0 || transparent.Value == 0 || (delivered.Value^transparent.Value)&delivered.Mask&transparent.Mask == 0 {
@@ -233,6 +235,9 @@ func (n NodeNumbers) validatePorts() error {
 // generation returns the numbers with the wires, the marks and the tables of a generation.
 func (n NodeNumbers) generation(number uint8) NodeNumbers {
 	odd := isOdd(number)
+	if odd {
+		n.Zone++
+	}
 	for _, mark := range []*interception.MarkBits{&n.Outbound.Mark, &n.Inbound.Mark, &n.Replies.Mark, &n.Opened} {
 		mark.Mask |= n.Odd.Mask
 		if odd {

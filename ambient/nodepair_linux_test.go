@@ -107,9 +107,9 @@ func TestNodesOfOneFamily(t *testing.T) {
 	}
 }
 
-// TestNodesTellEqualConnectionsApart has proxies that open each connection from the port of their
+// TestNodesTellEqualConnectionsApart has proxies that open a connection from the port of their
 // client: it equals the one that the proxy has taken, from the client's address and port to the
-// same destination. Both pass through a node, and both get answers.
+// same destination. Both pass through a node, and both get answers, whichever was the first.
 func TestNodesTellEqualConnectionsApart(t *testing.T) {
 	t.Parallel()
 	for name, backend := range hosts(t) {
@@ -120,11 +120,20 @@ func TestNodesTellEqualConnectionsApart(t *testing.T) {
 				port := 32768
 				for _, n := range pair {
 					for family := range 2 {
-						n.wantAnswered(n.meshed, n.beyond.meshed, family, port, 15001, 15006)
-						n.wantAnswered(n.meshed, n.peer, family, port+1, 15001)
-						n.wantAnswered(n.other, n.beyond.meshed, family, port+2, 15006)
-						n.wantAnswered(n.other, n.meshed, family, port+3, 15006)
-						port += 4
+						for _, w := range []struct {
+							from, to  *nodes.Place
+							listeners []interception.Port
+						}{
+							{n.meshed, n.beyond.meshed, []interception.Port{15001, 15006}},
+							{n.meshed, n.peer, []interception.Port{15001}},
+							{n.other, n.beyond.meshed, []interception.Port{15006}},
+							{n.other, n.meshed, []interception.Port{15006}},
+						} {
+							n.wantAnswered(w.from, w.to, family, port, port, w.listeners)
+							n.wantAnswered(w.from, w.to, family, port+1, port+2, w.listeners)
+							n.wantAnswered(w.from, w.to, family, port+2, port+3, w.listeners)
+							port += 4
+						}
 					}
 				}
 			})
@@ -132,11 +141,11 @@ func TestNodesTellEqualConnectionsApart(t *testing.T) {
 	}
 }
 
-// wantAnswered opens a connection from a port, from which the proxies open theirs, too. It must
+// wantAnswered opens a connection from a port, and the proxies open theirs from another. It must
 // reach the application by the listeners.
-func (n *capturingNode) wantAnswered(from, to *nodes.Place, family, port int, listeners ...interception.Port) {
+func (n *capturingNode) wantAnswered(from, to *nodes.Place, family, client, proxies int, listeners []interception.Port) {
 	n.t.Helper()
-	for _, place := range []*nodes.Place{from, n.proxy, n.beyond.proxy} {
+	for place, port := range map[*nodes.Place]int{from: client, n.proxy: proxies, n.beyond.proxy: proxies} {
 		err := namespace.Run(place.Netns.File(), func() error {
 			return os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", fmt.Appendf(nil, "%d %d", port, port), 0)
 		})

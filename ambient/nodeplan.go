@@ -62,7 +62,8 @@ const (
 // new connections of meshed pods fail. Nothing else is rejected.
 //
 // Connections that the proxy opens begin in NodeNumbers.Zone: one of them may have the addresses
-// and ports of the connection that the proxy has taken, and the kernel then gives it another port.
+// and ports of a connection that the proxy has taken, and the kernel then gives the later one of
+// both another source port.
 //
 // The plan needs no link, route or setting of other programs: it changes settings of its own
 // interfaces only.

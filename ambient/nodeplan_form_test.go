@@ -194,6 +194,8 @@ func TestNodeNumbersAreChecked(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*NodeNumbers){
 		"no numbers":                        func(n *NodeNumbers) { *n = NodeNumbers{} },
+		"no zone":                           func(n *NodeNumbers) { n.Zone = 0 },
+		"no zone for odd generations":       func(n *NodeNumbers) { n.Zone = 0xffff },
 		"no mark":                           func(n *NodeNumbers) { n.Replies.Mark = interception.MarkBits{} },
 		"a mark of 0":                       func(n *NodeNumbers) { n.Outbound.Mark = interception.MarkBits{Mask: 0x100} },
 		"marks of packets share a bit":      func(n *NodeNumbers) { n.Replies.Mark = n.Outbound.Mark },

@@ -63,27 +63,33 @@ func (p nodePlanner) capture() {
 }
 
 // proxied writes the rules about what the proxies send by their wires. The zone is set for all of
-// it: its replies to clients and ICMP errors belong to connections that are found without a zone.
+// it: replies to clients are found in the default zone all the same, and ICMP errors about answers
+// to the proxy are found only with it.
 func (p nodePlanner) proxied() {
 	hook := p.hooked(interception.L4{})
 	hook.In = p.wires
 	raw := p.builder.Raw("apart")
 	raw.Entry(interception.Prerouting, hook, "what the proxy sends")
-	raw.Do("proxy.zone", interception.Match{}, interception.SetZone{Zone: p.Zone, Direction: interception.DirectionOriginal},
-		"connections of the proxy are told from equal ones of its clients")
+	for _, of := range p.wired() {
+		zone := interception.SetZone{Zone: of.Zone, Direction: interception.DirectionOriginal}
+		raw.Do(interception.RuleID(of.wireID("proxy.zone")), of.sent(), zone, "connections of the proxy are told from equal ones of its clients")
+	}
 	c := p.builder.Mangle("proxied")
 	c.Entry(interception.Prerouting, hook, "what the proxy sends")
 	for _, of := range p.wired() {
-		opens := interception.Match{
-			In: interception.Is(interception.Interfaces(of.InboundWire.Node, of.OutboundWire.Node)),
-			L4: interception.TCP(), Direction: interception.DirectionOriginal,
-		}
+		opens := of.sent()
+		opens.L4, opens.Direction = interception.TCP(), interception.DirectionOriginal
 		c.Do(interception.RuleID(of.wireID("proxy.opens")), opens, interception.SetConnMark{Mark: of.Opened},
 			"the proxy opens connections in the name of others")
 	}
 	if skipped := p.Former.Skipped; !skipped.IsEmpty() {
 		c.Do("proxy.skipped", interception.Match{In: p.wires}, interception.SetMark{Mark: skipped}, "another program leaves it alone")
 	}
+}
+
+// sent matches what the proxy sends by its wires.
+func (p proxyNumbers) sent() interception.Match {
+	return interception.Match{In: interception.Is(interception.Interfaces(p.InboundWire.Node, p.OutboundWire.Node))}
 }
 
 // captured writes the rules about the packets of connections that are known to be the mesh's.

@@ -74,12 +74,12 @@ func stages(j trace.Journey) string {
 
 // The parts that the journeys of captured connections have in common.
 const (
-	captures  = "outbound.open outbound.mark outbound.destination inbound.outbound guard.captured captured.source > proxy delivered.remember outbound.capture = outbound"
-	receives  = "inbound.open inbound.mark guard.captured captured.source > proxy delivered.remember inbound."
-	returns   = "proxy send.transparent > node proxy.zone proxy.passes guard.proxy > " // what a pod has opened
-	accepts   = "proxy send.transparent > node proxy.zone guard.proxy > "              // what was opened to a pod
+	captures  = "outbound.open outbound.mark outbound.destination inbound.outbound guard.captured captured.source > proxy outbound.capture = outbound"
+	receives  = "inbound.open inbound.mark guard.captured captured.source > proxy inbound."
+	returns   = "proxy send.remember send.transparent > node proxy.zone proxy.passes guard.proxy > " // what a pod has opened
+	accepts   = "proxy send.remember send.transparent > node proxy.zone guard.proxy > "              // what was opened to a pod
 	opens     = "proxy send.remember send.transparent > node proxy.zone proxy.opens outbound.wire proxy.passes inbound.wire guard.proxy > "
-	toItsName = " > node proxy.answer guard.captured > proxy delivered.remember outbound.capture = opener"
+	toItsName = " > node proxy.answer guard.captured > proxy outbound.capture = opener"
 )
 
 // packetWalks are connections over pods, node, wires and proxy: the stages of their first packets
@@ -103,7 +103,7 @@ func packetWalks() map[string]struct{ from, packet, way, answer string } {
 		"the proxy for a pod, to the node": {
 			"proxy", "tcp uid 0 gid 0 transparent 10.244.0.2:50000 > 10.244.0.1:10250",
 			"proxy send.remember send.transparent > node proxy.zone proxy.opens outbound.wire proxy.passes inbound.wire = kubelet",
-			"node node.answer > proxy delivered.remember outbound.capture = opener",
+			"node node.answer > proxy outbound.capture = opener",
 		},
 		"the proxy for a client": {
 			"proxy", "tcp uid 0 gid 0 transparent 198.51.100.7:50000 > 10.244.0.6:8080", opens + "b = application", "b" + toItsName,

@@ -24,9 +24,12 @@ import (
 //  5. anything else: left alone
 //
 // TCP that the proxy sends with an address of others leaves by the outbound wire: the pods' network
-// might refuse it. Connections that were there before the plan keep their way: the node would not
-// know them by the wire. ICMP errors that say that the wire carries no packets of that size reach
-// the proxy's sockets. All else uses the network of the proxy's pod.
+// might refuse it. ICMP errors that say that the wire carries no packets of that size reach the
+// proxy's sockets. All else uses the network of the proxy's pod.
+//
+// With FormerCapture.ProxyLink, connections that the proxy opened before the plan was there leave
+// by that link: the node finds their packets in the default zone, where NodeNumbers.Zone is that of
+// the wires.
 //
 // For WayVeth, NodePlan makes the wires: apply it first. Facts describe the proxy's namespace.
 // Without Facts.IPv6 and Facts.LoopbackIPv6 there is nothing for IPv6. The errors wrap [ErrNumbers]
@@ -111,9 +114,11 @@ func (p proxyPlanner) deliver() {
 	c.Entry(interception.Prerouting, p.hooked(interception.L4{}), "what comes by the wires")
 	c.Do("errors", interception.Match{In: out, State: interception.Is(interception.StateRelated)}, interception.SetMark{Mark: p.Delivered.Mark},
 		"errors about connections of the proxy are for the proxy")
-	both := interception.Is(interception.Interfaces(p.InboundWire.Proxy, p.OutboundWire.Proxy))
-	c.Do("delivered.remember", interception.Match{In: both, L4: interception.TCP()}, interception.SetConnMark{Mark: p.Transparent.Mark},
-		"what comes by a wire is answered by the wire")
+	if p.Former.ProxyLink != "" {
+		both := interception.Is(interception.Interfaces(p.InboundWire.Proxy, p.OutboundWire.Proxy))
+		c.Do("delivered.remember", interception.Match{In: both, L4: interception.TCP()}, interception.SetConnMark{Mark: p.Transparent.Mark},
+			"what comes by a wire is answered by the wire")
+	}
 	to := func(port interception.Port) interception.TProxyTo {
 		return interception.TProxyTo{Port: port, Mark: p.Delivered.Mark}
 	}
@@ -134,12 +139,12 @@ func (p proxyPlanner) send() {
 	for _, family := range p.families() {
 		c.Do(id("send.own", family), interception.Match{Src: interception.Is(p.own(family))}, interception.Return{}, "addresses of the proxy itself")
 	}
-	c.Do("send.remember", interception.Match{L4: opening()}, interception.SetConnMark{Mark: p.Transparent.Mark},
-		"connections in the name of others are known by a mark")
-	c.Do("send.transparent", interception.Match{L4: interception.TCP(), ConnMark: interception.Is(p.Transparent.Mark)},
-		interception.SetMark{Mark: p.Transparent.Mark}, "what has an address of others leaves by the wire")
-	c.Do("send.unknown", interception.Match{L4: interception.TCP(), State: interception.Is(interception.StateInvalid)},
-		interception.SetMark{Mark: p.Transparent.Mark}, "of two connections that are equal here, the packets of one can be invalid")
+	remember, transparent := interception.Match{L4: interception.TCP()}, interception.Match{L4: interception.TCP()}
+	if p.Former.ProxyLink != "" { // older connections are not to be remembered
+		remember.L4, transparent.ConnMark = opening(), interception.Is(p.Transparent.Mark)
+	}
+	c.Do("send.remember", remember, interception.SetConnMark{Mark: p.Transparent.Mark}, "what has an address of others is known by its errors")
+	c.Do("send.transparent", transparent, interception.SetMark{Mark: p.Transparent.Mark}, "what has an address of others leaves by the wire")
 }
 
 // own returns the addresses of a family that the namespace has.

@@ -128,8 +128,8 @@ type SetZone struct {
 	// Direction limits the zone to the packets of one direction of a connection: those of the other
 	// are looked up in the default zone. AnyDirection is for both. With DirectionOriginal,
 	// connections with equal addresses and ports can begin in several zones, and no rule needs to
-	// know the zone of their replies: the kernel gives a connection whose replies would look like
-	// those of another one another source port, where any nat table has an entry.
+	// know the zone of their replies: if two connections would have equal replies, the kernel gives
+	// the later one another source port, provided that a nat table has an entry.
 	Direction Direction
 }
 

@@ -59,7 +59,7 @@ func (p *proxy) keep(ctx context.Context, h *host) error {
 	if err != nil {
 		return err
 	}
-	plan, err := ambient.ProxyPlan(p.Proxy, h.o.Numbers, facts, h.o.Owner)
+	plan, err := ambient.ProxyPlan(p.Proxy, h.numbers(), facts, h.o.Owner)
 	if err == nil {
 		_, _, err = h.keep(ctx, p.key(), p.netns, plan, p.applied != plan.Fingerprint())
 	}
