@@ -48,10 +48,9 @@ type NodeNumbers struct {
 	Outbound, Inbound, Replies MarkedRoute
 	// Opened is the mark of the connections that the proxy opens in the name of others.
 	Opened interception.MarkBits
-	// Zone is the zone of connection tracking in which these connections begin (DirectionOriginal of
-	// [interception.SetZone]): the kernel's choice of a port for one of them may be that of a
-	// connection from the same client to the same destination, which the proxy has taken. Those of a
-	// proxy of an odd generation begin in the next zone.
+	// Zone is the connection tracking zone in which these connections begin ([interception.SetZone],
+	// DirectionOriginal). It keeps them apart from their clients' connections, which can have the
+	// same addresses and ports. The connections of a proxy of an odd generation begin in Zone+1.
 	Zone uint16
 	// Odd is added to the marks above where the proxy is of an odd generation: while two proxies have
 	// wires, each keeps its own connections.
@@ -150,7 +149,7 @@ func (n NodeNumbers) validateMarks() error {
 		}
 	}
 	if n.Zone == 0 || n.Zone == math.MaxUint16 {
-		return numbersError("the zone %d of the proxies' connections is that of all others, or none follows it: choose another", n.Zone)
+		return numbersError("connections of the proxies begin in zone %d: choose one from 1 to 65534, as odd generations use the next", n.Zone)
 	}
 	delivered, transparent := n.Delivered.Mark, n.Transparent.Mark
 	if delivered.Value == 0 || transparent.Value == 0 || (delivered.Value^transparent.Value)&delivered.Mask&transparent.Mask == 0 {

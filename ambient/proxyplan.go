@@ -27,9 +27,9 @@ import (
 // might refuse it. ICMP errors that say that the wire carries no packets of that size reach the
 // proxy's sockets. All else uses the network of the proxy's pod.
 //
-// With FormerCapture.ProxyLink, connections that the proxy opened before the plan was there leave
-// by that link: the node finds their packets in the default zone, where NodeNumbers.Zone is that of
-// the wires.
+// With FormerCapture.ProxyLink, connections that the proxy opened before the plan was applied do
+// not change to the wire. The node looks up what comes by a wire in NodeNumbers.Zone, and these
+// connections began in the default zone.
 //
 // For WayVeth, NodePlan makes the wires: apply it first. Facts describe the proxy's namespace.
 // Without Facts.IPv6 and Facts.LoopbackIPv6 there is nothing for IPv6. The errors wrap [ErrNumbers]

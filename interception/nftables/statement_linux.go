@@ -230,7 +230,7 @@ func (r *reading) setZone(register uint32, direction []byte) error {
 	}
 	zone := interception.SetZone{Zone: binary.NativeEndian.Uint16(v.constant)}
 	for _, d := range []interception.Direction{interception.DirectionOriginal, interception.DirectionReply} {
-		if zone.Zone != 0 && len(direction) == 1 && direction[0] == directionNumber(d) { // zone 0 is that of both
+		if zone.Zone != 0 && len(direction) == 1 && direction[0] == directionNumber(d) { // zone 0 is the default in both directions
 			zone.Direction = d
 		}
 	}

@@ -52,8 +52,8 @@ const (
 type flow struct {
 	kind flowKind
 	mark mark
-	// zone is that of a new flow. Of a known one, only the zone of the packet's direction counts,
-	// which is a variable of the space.
+	// zone is set for new flows only. For a known flow, the variable of the space has its zone in the
+	// packet's direction.
 	zone interception.SetZone
 	// zoned and untracked are the results of raw.
 	zoned, untracked       bool

@@ -204,7 +204,7 @@ func (e *engine) track(ts threads) threads {
 	return tracked
 }
 
-// zoned returns the packets whose flow is looked for in the zone that it has in their direction.
+// zoned returns the packets for which connection tracking looks in the zone of their flow.
 func (e *engine) zoned(zone interception.SetZone) ref {
 	in := func(d interception.Direction) ref { return e.equals(e.zone, uint32(zone.For(d))) }
 	return e.ite(e.variable(e.reply), in(interception.DirectionReply), in(interception.DirectionOriginal))

@@ -16,9 +16,10 @@ import (
 type Flow struct {
 	// Protocol is TCP, UDP or [ICMP].
 	Protocol interception.Protocol
-	// Zone is the connection tracking zone of the entry, in one direction only unless ZoneDirection
-	// is AnyDirection: in the other, it is in zone 0.
-	Zone          uint16
+	// Zone is the connection tracking zone of the entry.
+	Zone uint16
+	// ZoneDirection is the direction in which the entry is in Zone: in the other direction it is in
+	// zone 0. AnyDirection stands for both.
 	ZoneDirection interception.Direction
 	// Original is the tuple of packets in the opener's direction as they enter the namespace or
 	// leave its socket; Reply is that of the other direction. Without translation, one is the
@@ -137,8 +138,8 @@ func (w *walk) search() {
 	}
 }
 
-// has reports whether connection tracking finds the flow for such a packet: a zone is that of the
-// direction in which the packet would go (nf_conntrack_zones.h, nf_ct_zone_equal).
+// has reports whether connection tracking finds the flow for such a packet. It compares the zones
+// of the packet's direction (nf_conntrack_zones.h, nf_ct_zone_equal).
 func (f *Flow) has(protocol interception.Protocol, zone interception.SetZone, tuple Tuple) bool {
 	if f == nil || f.Untracked || f.Protocol != protocol {
 		return false
