@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -107,6 +108,14 @@ func (p *permissions) namespacesNotListed() {
 // pluginKnowsNoNamespace: where no agent answers the plugin, it may not read a pod's namespace.
 func (p *permissions) pluginKnowsNoNamespace() {
 	socket := p.Bridge.Path("/run/istio-cni/pluginevent.sock")
+	// A scenario before this one may have replaced the daemon, whose agent makes the socket anew.
+	p.Await("an agent that listens", func(ctx context.Context) (bool, error) {
+		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		if err != nil {
+			return false, nil //nolint:nilerr // nobody listens yet
+		}
+		return true, connection.Close()
+	})
 	p.Changed()
 	p.Do("take the agent's socket away", func(context.Context) error { return os.Rename(socket, socket+".away") })
 	p.Cleanup("give it back", func(context.Context) error { return os.Rename(socket+".away", socket) })
