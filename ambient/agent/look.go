@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/netfacts"
 )
@@ -25,7 +26,7 @@ func (w *worker) know(pod ambient.Pod) {
 // annotate hands the pod's status over to be written.
 func (w *worker) annotate(status ambient.Status) {
 	pod := w.pod.Pod
-	w.annotation.Want(status, func(status ambient.Status) { w.agent.options.Annotator.Annotate(pod, status) })
+	w.annotation.Want(status, roster.Pause(len(w.waiting) > 0), func(status ambient.Status) { w.agent.options.Annotator.Annotate(pod, status) })
 }
 
 // name notes the pod's names, before the feed tells of the pod.

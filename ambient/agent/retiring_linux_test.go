@@ -92,3 +92,34 @@ func TestHeldPodWaits(t *testing.T) {
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	n.connect(pod, 1)
 }
+
+// TestHeldNewPodWaits is TestHeldPodWaits with a pod that the plugin hands over.
+func TestHeldNewPodWaits(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	delete(n.paths, "a")
+	var held atomic.Bool
+	held.Store(true)
+	n.options.Held = func(string) bool { return held.Load() }
+	a, _ := n.run()
+	n.proxy()
+	n.feed <- told(object("a"))
+	answer := make(chan error, 1)
+	go func() {
+		_, err := n.hand(t.Context(), a, "a", pod)
+		answer <- err
+	}()
+	n.awaitPods(a, "that the pod waits for its turn", func(pods []Pod) bool {
+		return len(pods) == 1 && pods[0].Step == ambient.StepAwaitTurn
+	})
+	if n.captured(pod) || len(n.members()) > 0 {
+		t.Errorf("a pod that is held is captured, or has the members %v", n.members())
+	}
+	held.Store(false)
+	a.Look("a")
+	if err := <-answer; err != nil {
+		t.Error(err)
+	}
+	n.connect(pod, 1)
+}

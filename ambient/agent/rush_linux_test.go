@@ -7,8 +7,10 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/interception"
 )
@@ -50,7 +52,8 @@ func TestYield(t *testing.T) {
 }
 
 // TestNewPodIsPrepared has the plugin hand a pod over to a proxy that does not answer: the agent
-// has recorded the pod, and has entered it in the host's sets, when the proxy does.
+// has recorded the pod, has entered it in the host's sets and has applied its rules, when the proxy
+// does.
 func TestNewPodIsPrepared(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -60,18 +63,50 @@ func TestNewPodIsPrepared(t *testing.T) {
 	told := told(object("a"))
 	n.feed <- told
 	silent := n.standIn(ambienttest.ProxyOptions{Faults: ambienttest.Faults{NoAck: true}})
+	n.await(func() bool { return a.server.Status().Connections == 1 }, func() string { return "no proxy has connected" })
 	answer := make(chan error, 1)
 	go func() {
 		_, err := n.hand(t.Context(), a, "a", pod)
 		answer <- err
 	}()
 	want := []string{"10.244.1.10 a", "fd00:10:244:1::a a"}
-	n.await(func() bool { return slices.Equal(n.members(), want) && len(n.records()) == 1 }, func() string { return describe(a) })
-	if n.captured(pod) {
-		t.Error("the pod is captured, and no proxy serves it")
+	n.await(func() bool {
+		return slices.Equal(n.members(), want) && len(n.records()) == 1 && n.captured(pod)
+	}, func() string { return describe(a) })
+	select {
+	case err := <-answer:
+		t.Errorf("the plugin was answered before the proxy has acknowledged the pod: %v", err)
+	default:
 	}
 	if err := silent.Close(); err != nil {
 		t.Error(err)
+	}
+	n.proxy()
+	if err := <-answer; err != nil {
+		t.Error(err)
+	}
+	n.connect(pod, 1)
+}
+
+// TestNewPodWithoutProxy has the plugin hand a pod over while no proxy is connected: it gets no
+// rules before one is there.
+func TestNewPodWithoutProxy(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	delete(n.paths, "a")
+	a, _ := n.run()
+	n.feed <- told(object("a"))
+	answer := make(chan error, 1)
+	go func() {
+		_, err := n.hand(t.Context(), a, "a", pod)
+		answer <- err
+	}()
+	n.awaitPods(a, "that the proxy has not acknowledged it", func(pods []Pod) bool {
+		return len(pods) == 1 && pods[0].Step == ambient.StepTell && pods[0].Err != nil
+	})
+	if n.captured(pod) {
+		t.Error("the pod has rules, and no proxy is connected")
 	}
 	n.proxy()
 	if err := <-answer; err != nil {
@@ -124,4 +159,40 @@ func (e editing) Observe(ctx context.Context, ns *interception.Netns, owner inte
 		e.after()
 	}
 	return state, err
+}
+
+// timed notes when an annotation is written first.
+type timed struct {
+	Annotator
+	first chan time.Time
+}
+
+func (s timed) Annotate(pod interception.Pod, status ambient.Status) {
+	select {
+	case s.first <- time.Now():
+	default: // it is not the first one
+	}
+	s.Annotator.Annotate(pod, status)
+}
+
+// TestStatusOfNewPodComesLate has the plugin hand a pod over: its status is written once the plugin
+// has had time to end.
+func TestStatusOfNewPodComesLate(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	delete(n.paths, "a")
+	first := make(chan time.Time, 1)
+	n.options.Annotator = timed{n, first}
+	a, _ := n.run()
+	n.proxy()
+	n.feed <- told(object("a"))
+	begin := time.Now()
+	if _, err := n.hand(t.Context(), a, "a", pod); err != nil {
+		t.Fatal(err)
+	}
+	if after := (<-first).Sub(begin); after < roster.AfterAnswer {
+		t.Errorf("the status was written after %s, want %s at least", after, roster.AfterAnswer)
+	}
+	n.awaitStatus(a, "a", ambient.StatusEnabled)
 }

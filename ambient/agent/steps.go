@@ -235,15 +235,18 @@ func (w *worker) tell(ctx context.Context, alert <-chan struct{}) error {
 		}
 		w.set, w.told = true, true
 	}
-	w.foresee(ctx)
+	if w.fresh && !w.current().Wanted.Held {
+		w.enterAhead(ctx)
+		w.applyAhead(ctx)
+	}
 	return w.await(ctx, alert)
 }
 
-// foresee enters a pod that the plugin waits for in the host's sets, while the proxy is at work on
-// it and the rules are applied. No probe reaches the pod yet. The step itself follows if that
+// enterAhead enters a pod that the plugin waits for in the host's sets, while the proxy is at work
+// on it and the rules are applied. No probe reaches the pod yet. The step itself follows if that
 // fails, and tells why.
-func (w *worker) foresee(ctx context.Context) {
-	if !w.fresh || w.seen.InSets || w.bounded(ctx, func() error { return w.ensureRecord(false) }) != nil {
+func (w *worker) enterAhead(ctx context.Context) {
+	if w.seen.InSets || w.bounded(ctx, func() error { return w.ensureRecord(false) }) != nil {
 		return
 	}
 	addresses := w.addresses()
@@ -254,7 +257,16 @@ func (w *worker) foresee(ctx context.Context) {
 	w.seen = w.seen.After(ambient.StepEnter)
 }
 
-// entered waits until a pod that was foreseen is in the host's sets.
+// applyAhead applies the rules of such a pod meanwhile. No program of the pod runs yet, so that
+// none is captured before the proxy serves it. While no proxy is connected, the pod gets no rules.
+// The step itself follows if that fails, and tells why.
+func (w *worker) applyAhead(ctx context.Context) {
+	if w.agent.server.Status().Connections > 0 && w.bounded(ctx, func() error { return w.apply(ctx, false) }) == nil {
+		w.seen = w.seen.After(ambient.StepApply)
+	}
+}
+
+// entered waits until a pod that was entered ahead is in the host's sets.
 func (w *worker) entered() error {
 	if w.entering == nil {
 		return nil

@@ -398,9 +398,6 @@ func (w *worker) advance(ctx context.Context, alert <-chan struct{}, wanted ambi
 	return w.agent.options.Round, !wanted.Enrolled
 }
 
-// afterAnswer is how long a worker leaves the processor to the plugin that it has answered.
-const afterAnswer = 25 * time.Millisecond
-
 // finish does what is left when the pod is as wanted: a record that is damaged or older is written
 // anew.
 func (w *worker) finish(ctx context.Context, wanted ambient.Wanted) error {
@@ -415,7 +412,7 @@ func (w *worker) finish(ctx context.Context, wanted ambient.Wanted) error {
 		w.countSettled(wanted)
 		w.settle()
 		select { // the runtime starts the pod meanwhile
-		case <-time.After(afterAnswer):
+		case <-time.After(roster.AfterAnswer):
 		case <-ctx.Done():
 		}
 	}

@@ -112,7 +112,7 @@ func (p *permissions) pluginKnowsNoNamespace() {
 	p.Await("an agent that listens", func(ctx context.Context) (bool, error) {
 		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		if err != nil {
-			return false, nil //nolint:nilerr // nobody listens yet
+			return false, nil //nolint:nilerr // no agent listens yet
 		}
 		return true, connection.Close()
 	})

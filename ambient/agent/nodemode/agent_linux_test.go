@@ -8,10 +8,13 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/ambient/agent/nodemode"
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podnetns"
 )
 
@@ -105,6 +108,40 @@ func TestPluginsEvents(t *testing.T) {
 	cancel()
 	if _, err := a.Enrol(ended, stranger, nil); !errors.Is(err, agent.ErrUnknownPod) {
 		t.Errorf("Enrol of a pod that the feed has not told of: %v", err)
+	}
+}
+
+// timed notes when an annotation is written.
+type timed struct {
+	agent.Annotator
+	at chan time.Time
+}
+
+func (s timed) Annotate(pod interception.Pod, status ambient.Status) {
+	s.at <- time.Now()
+	s.Annotator.Annotate(pod, status)
+}
+
+// TestStatusOfNewPodComesLate has the plugin report a pod: its status is written once the plugin
+// has had time to end.
+func TestStatusOfNewPodComesLate(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, backends(t)["nftables"])
+	web := n.pod()
+	at := make(chan time.Time, 1)
+	n.options.Annotator = timed{n, at}
+	proxyPod, _ := n.proxy()
+	a, _ := n.run()
+	unaddressed := web
+	unaddressed.Addresses = nil
+	n.feed <- told(proxyPod, unaddressed)
+	begin := time.Now()
+	pod := podnetns.Pod{Namespace: web.Namespace, Name: web.Name, UID: web.UID, IPs: web.Addresses, Containers: []string{"first"}}
+	if _, err := a.Enrol(t.Context(), pod, nil); err != nil {
+		t.Fatal(err)
+	}
+	if after := (<-at).Sub(begin); after < roster.AfterAnswer {
+		t.Errorf("the status was written after %s, want %s at least", after, roster.AfterAnswer)
 	}
 }
 

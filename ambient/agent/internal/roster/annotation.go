@@ -19,7 +19,7 @@ type Annotation struct {
 	known   bool
 	told    ambient.Status   // last
 	written []ambient.Status // and not told since, oldest first
-	doubt   *time.Timer      // ends when the pod has been pending long enough; nil if it is not
+	later   *time.Timer      // ends when the status that is wanted is to be written; nil if it was
 }
 
 // remembered is how many writes an [Annotation] keeps while the feed tells none of them.
@@ -29,27 +29,44 @@ const remembered = 16
 // start again are back sooner. Without the pause, each pod of the node would be annotated twice.
 const hesitation = 3 * time.Second
 
-// Want calls write with the status, unless the pod has it: at once, but with
-// [ambient.StatusPending] three seconds later, and only if no other status was wanted by then.
-// Write may be called from a goroutine of its own, and must not call methods of the annotation.
-func (a *Annotation) Want(status ambient.Status, write func(ambient.Status)) {
+// AfterAnswer is how long an agent leaves the processor to the plugin that it answers, before it
+// goes on with the pod.
+const AfterAnswer = 25 * time.Millisecond
+
+// Pause is how long to wait before the status of a pod is written. The write of an annotation keeps
+// several processes busy: while the plugin waits for the pod, it has to come after the answer.
+func Pause(pluginWaits bool) time.Duration {
+	if pluginWaits {
+		return AfterAnswer
+	}
+	return 0
+}
+
+// Want calls write with the status, unless the pod has it: after the pause, but with
+// [ambient.StatusPending] after three seconds, and only if no other status was wanted by then.
+// Without a pause Want calls it itself, else a goroutine does. Write must not call methods of the
+// annotation.
+func (a *Annotation) Want(status ambient.Status, pause time.Duration, write func(ambient.Status)) {
+	if status == ambient.StatusPending {
+		pause = hesitation
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.stopLocked()
-	if status != ambient.StatusPending {
+	if pause == 0 {
 		a.writeLocked(status, write)
 		return
 	}
-	var doubt *time.Timer
-	doubt = time.AfterFunc(hesitation, func() {
+	var later *time.Timer
+	later = time.AfterFunc(pause, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.doubt == doubt {
-			a.doubt = nil
+		if a.later == later {
+			a.later = nil
 			a.writeLocked(status, write)
 		}
 	})
-	a.doubt = doubt
+	a.later = later
 }
 
 // Stop cancels a write that is still to come.
@@ -60,9 +77,9 @@ func (a *Annotation) Stop() {
 }
 
 func (a *Annotation) stopLocked() {
-	if a.doubt != nil {
-		a.doubt.Stop()
-		a.doubt = nil
+	if a.later != nil {
+		a.later.Stop()
+		a.later = nil
 	}
 }
 
