@@ -163,6 +163,9 @@ func (s Step) Waits() bool {
 // same steps are taken but those that write the status. With Wanted.Held the agent waits before the
 // first step that captures the pod.
 //
+// No program runs in a new pod before the pod is as wanted. The agent may therefore enter it and
+// apply its rules while the proxy is at work on it.
+//
 // To withdraw a pod, the agent lets new connections go direct and waits for the end of those that
 // the proxy has. Then the proxy forgets the pod, and the agent removes the rules. It keeps the
 // namespace open until they are gone.
