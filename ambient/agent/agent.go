@@ -40,8 +40,9 @@ type Annotator interface {
 	// Annotate sees to it that the pod gets the status, or none with [ambient.NoStatus]. It does not
 	// wait for the API server, tries again by itself, and forgets a pod that is gone. The agent
 	// calls it only if the pod has another status as far as the feed has told, and with
-	// [ambient.StatusPending] only once the pod has been pending for 3 s. While the plugin waits for
-	// the pod, the agent calls it 25 ms later, when the plugin has been answered.
+	// [ambient.StatusPending] only once the pod has been pending for 3 s. With
+	// [ambient.StatusEnabled] for a pod that the plugin waits for, it calls it 25 ms later, so that
+	// the plugin can end before.
 	Annotate(pod interception.Pod, status ambient.Status)
 }
 

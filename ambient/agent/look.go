@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
-	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/netfacts"
 )
@@ -23,10 +22,15 @@ func (w *worker) know(pod ambient.Pod) {
 	w.pod = pod
 }
 
-// annotate hands the pod's status over to be written.
+// annotate hands the pod's status over to be written. A new pod that the plugin waits for does not
+// run yet, and is not called pending just because its rules are there already.
 func (w *worker) annotate(status ambient.Status) {
+	told := ambient.Status(w.pod.Annotations[w.agent.options.Vocabulary.Status])
+	if status == ambient.StatusPending && len(w.waiting) > 0 && told == ambient.NoStatus && !w.current().Wanted.Closed {
+		return
+	}
 	pod := w.pod.Pod
-	w.annotation.Want(status, roster.Pause(len(w.waiting) > 0), func(status ambient.Status) { w.agent.options.Annotator.Annotate(pod, status) })
+	w.annotation.Want(status, len(w.waiting) > 0, func(status ambient.Status) { w.agent.options.Annotator.Annotate(pod, status) })
 }
 
 // name notes the pod's names, before the feed tells of the pod.

@@ -235,11 +235,16 @@ func (w *worker) tell(ctx context.Context, alert <-chan struct{}) error {
 		}
 		w.set, w.told = true, true
 	}
+	var ahead error
 	if w.fresh && !w.current().Wanted.Held {
 		w.enterAhead(ctx)
-		w.applyAhead(ctx)
+		ahead = w.applyAhead(ctx)
 	}
-	return w.await(ctx, alert)
+	err := w.await(ctx, alert)
+	if err != nil && ahead != nil && !errors.Is(err, errNews) {
+		err = errors.Join(err, fmt.Errorf("apply the rules meanwhile: %w", ahead))
+	}
+	return err
 }
 
 // enterAhead enters a pod that the plugin waits for in the host's sets, while the proxy is at work
@@ -259,11 +264,16 @@ func (w *worker) enterAhead(ctx context.Context) {
 
 // applyAhead applies the rules of such a pod meanwhile. No program of the pod runs yet, so that
 // none is captured before the proxy serves it. While no proxy is connected, the pod gets no rules.
-// The step itself follows if that fails, and tells why.
-func (w *worker) applyAhead(ctx context.Context) {
-	if w.agent.server.Status().Connections > 0 && w.bounded(ctx, func() error { return w.apply(ctx, false) }) == nil {
+// After a failure the step itself follows once the proxy has acknowledged the pod.
+func (w *worker) applyAhead(ctx context.Context) error {
+	if w.agent.server.Status().Connections == 0 {
+		return nil
+	}
+	err := w.bounded(ctx, func() error { return w.apply(ctx, false) })
+	if err == nil {
 		w.seen = w.seen.After(ambient.StepApply)
 	}
+	return err
 }
 
 // entered waits until a pod that was entered ahead is in the host's sets.

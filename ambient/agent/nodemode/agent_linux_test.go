@@ -118,7 +118,10 @@ type timed struct {
 }
 
 func (s timed) Annotate(pod interception.Pod, status ambient.Status) {
-	s.at <- time.Now()
+	select {
+	case s.at <- time.Now():
+	default: // it is not the first one
+	}
 	s.Annotator.Annotate(pod, status)
 }
 

@@ -72,7 +72,7 @@ func (e *entry) know(pod ambient.Pod, annotation string) {
 // annotate hands a pod's status over to be written.
 func (a *Agent) annotate(e *entry, status ambient.Status) {
 	pod := e.pod.Pod
-	e.annotation.Want(status, roster.Pause(len(e.waiting) > 0), func(status ambient.Status) { a.options.Annotator.Annotate(pod, status) })
+	e.annotation.Want(status, len(e.waiting) > 0, func(status ambient.Status) { a.options.Annotator.Annotate(pod, status) })
 }
 
 // addresses returns the pod's. The plugin knows them before the API server does, which may go on to

@@ -33,23 +33,25 @@ const hesitation = 3 * time.Second
 // goes on with the pod.
 const AfterAnswer = 25 * time.Millisecond
 
-// Pause is how long to wait before the status of a pod is written. The write of an annotation keeps
-// several processes busy: while the plugin waits for the pod, it has to come after the answer.
-func Pause(pluginWaits bool) time.Duration {
-	if pluginWaits {
+// pause returns how long to wait before a status is written. The write keeps several processes
+// busy: that of a new pod waits until the plugin has had time to end. A status that is taken away
+// does not wait, as the agent may be done with the pod at once.
+func pause(status ambient.Status, pluginWaits bool) time.Duration {
+	switch {
+	case status == ambient.StatusPending:
+		return hesitation
+	case status == ambient.StatusEnabled && pluginWaits:
 		return AfterAnswer
 	}
 	return 0
 }
 
-// Want calls write with the status, unless the pod has it: after the pause, but with
-// [ambient.StatusPending] after three seconds, and only if no other status was wanted by then.
-// Without a pause Want calls it itself, else a goroutine does. Write must not call methods of the
-// annotation.
-func (a *Annotation) Want(status ambient.Status, pause time.Duration, write func(ambient.Status)) {
-	if status == ambient.StatusPending {
-		pause = hesitation
-	}
+// Want calls write with the status, unless the pod has it: at once, but with
+// [ambient.StatusPending] three seconds later, and with [ambient.StatusEnabled] 25 ms later if the
+// plugin waits for the pod, and then only if no other status was wanted meanwhile. Write may be
+// called from a goroutine of its own, and must not call methods of the annotation.
+func (a *Annotation) Want(status ambient.Status, pluginWaits bool, write func(ambient.Status)) {
+	pause := pause(status, pluginWaits)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.stopLocked()

@@ -65,7 +65,7 @@ func TestAnnotationForgetsOldWrites(t *testing.T) {
 
 // write has a status written, and waits until it is.
 func write(a *roster.Annotation, status ambient.Status) {
-	a.Want(status, 0, func(ambient.Status) {})
+	a.Want(status, false, func(ambient.Status) {})
 	<-time.After(4 * time.Second)
 }
 
@@ -76,7 +76,7 @@ func TestWrites(t *testing.T) {
 	type want struct {
 		after  time.Duration
 		status ambient.Status
-		pause  time.Duration
+		waits  bool // the plugin does, for the pod
 	}
 	for name, test := range map[string]struct {
 		told  []ambient.Status
@@ -84,17 +84,18 @@ func TestWrites(t *testing.T) {
 		ends  time.Duration // after the last one
 		wrote []ambient.Status
 	}{
-		"a new pod":                   {nil, []want{{0, "enabled", 0}}, 0, []ambient.Status{"enabled"}},
-		"as the pod has it":           {[]ambient.Status{"enabled"}, []want{{0, "enabled", 0}}, 0, nil},
-		"pending for a moment":        {[]ambient.Status{"enabled"}, []want{{0, "pending", 0}, {2900 * time.Millisecond, "enabled", 0}}, time.Hour, nil},
-		"pending for 3.1 s":           {[]ambient.Status{"enabled"}, []want{{0, "pending", 0}, {3100 * time.Millisecond, "enabled", 0}}, 0, []ambient.Status{"pending", "enabled"}},
-		"pending again":               {[]ambient.Status{""}, []want{{0, "pending", 0}, {2900 * time.Millisecond, "", 0}, {0, "pending", 0}}, 2900 * time.Millisecond, nil},
-		"pending when the agent ends": {[]ambient.Status{"enabled"}, []want{{0, "pending", 0}}, 2900 * time.Millisecond, nil},
-		"gone and come back":          {[]ambient.Status{"enabled"}, []want{{0, "", 0}, {0, "enabled", 0}}, 0, []ambient.Status{"", "enabled"}},
-		"while the plugin waits":      {nil, []want{{0, "enabled", 25 * time.Millisecond}}, 26 * time.Millisecond, []ambient.Status{"enabled"}},
-		"before the plugin is gone":   {nil, []want{{0, "enabled", 25 * time.Millisecond}}, 24 * time.Millisecond, nil},
-		"gone before it is written":   {[]ambient.Status{""}, []want{{0, "enabled", 25 * time.Millisecond}, {0, "", 0}}, time.Hour, nil},
-		"pending, and a plugin waits": {[]ambient.Status{""}, []want{{0, "pending", 25 * time.Millisecond}}, 2900 * time.Millisecond, nil},
+		"a new pod":                   {nil, []want{{0, "enabled", false}}, 0, []ambient.Status{"enabled"}},
+		"as the pod has it":           {[]ambient.Status{"enabled"}, []want{{0, "enabled", false}}, 0, nil},
+		"pending for a moment":        {[]ambient.Status{"enabled"}, []want{{0, "pending", false}, {2900 * time.Millisecond, "enabled", false}}, time.Hour, nil},
+		"pending for 3.1 s":           {[]ambient.Status{"enabled"}, []want{{0, "pending", false}, {3100 * time.Millisecond, "enabled", false}}, 0, []ambient.Status{"pending", "enabled"}},
+		"pending again":               {[]ambient.Status{""}, []want{{0, "pending", false}, {2900 * time.Millisecond, "", false}, {0, "pending", false}}, 2900 * time.Millisecond, nil},
+		"pending when the agent ends": {[]ambient.Status{"enabled"}, []want{{0, "pending", false}}, 2900 * time.Millisecond, nil},
+		"gone and come back":          {[]ambient.Status{"enabled"}, []want{{0, "", false}, {0, "enabled", false}}, 0, []ambient.Status{"", "enabled"}},
+		"while the plugin waits":      {nil, []want{{0, "enabled", true}}, 26 * time.Millisecond, []ambient.Status{"enabled"}},
+		"before the plugin is gone":   {nil, []want{{0, "enabled", true}}, 24 * time.Millisecond, nil},
+		"gone before it is written":   {[]ambient.Status{""}, []want{{0, "enabled", true}, {0, "", false}}, time.Hour, nil},
+		"taken away when it ends":     {[]ambient.Status{"enabled"}, []want{{0, "", true}}, 0, []ambient.Status{""}},
+		"pending, and a plugin waits": {[]ambient.Status{""}, []want{{0, "pending", true}}, 2900 * time.Millisecond, nil},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var a roster.Annotation
@@ -104,7 +105,7 @@ func TestWrites(t *testing.T) {
 			var wrote []ambient.Status
 			for _, want := range test.wants {
 				<-time.After(want.after)
-				a.Want(want.status, want.pause, func(status ambient.Status) { wrote = append(wrote, status) })
+				a.Want(want.status, want.waits, func(status ambient.Status) { wrote = append(wrote, status) })
 			}
 			<-time.After(test.ends)
 			a.Stop()
