@@ -429,8 +429,8 @@ func (w *worker) finish(ctx context.Context, wanted ambient.Wanted) error {
 	return err
 }
 
-// advanceServed goes on after the proxy has acknowledged the pod. The rules are as they were seen, or
-// as this pass has applied them, so that the proxy's listeners suffice.
+// advanceServed goes on after the proxy has acknowledged the pod. The rules are as they were seen,
+// or as this pass has applied them, so that the proxy's listeners suffice.
 func (w *worker) advanceServed(ctx context.Context, alert <-chan struct{}, wanted ambient.Wanted) (pause time.Duration, over bool) {
 	var err error
 	if w.seen.Proxy, err = w.lookAtProxy(wanted); err != nil {
