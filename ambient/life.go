@@ -12,8 +12,8 @@ type Wanted struct {
 	// Enrolled reports whether the node's proxy should serve the pod ([Enrolled]).
 	Enrolled bool
 	// Closed captures the pod's traffic although the proxy does not serve it yet, so that nothing
-	// leaves in clear text. Until the proxy serves, connections are refused. Without it a pod is
-	// captured when the proxy serves it.
+	// leaves in clear text. Until the proxy serves, connections are refused. Without it a pod that
+	// runs is captured when the proxy serves it.
 	Closed bool
 	// Kept, beside Enrolled, reports that the agent knows the pod by its record alone, as after a
 	// start while the API server is away. What the pod had is restored, and its status annotation

@@ -105,11 +105,8 @@ func TestHeldNewPodWaits(t *testing.T) {
 	a, _ := n.run()
 	n.proxy()
 	n.feed <- told(object("a"))
-	answer := make(chan error, 1)
-	go func() {
-		_, err := n.hand(t.Context(), a, "a", pod)
-		answer <- err
-	}()
+	n.await(func() bool { return a.server.Status().Connections == 1 }, func() string { return "no proxy has connected" })
+	answer := n.handBeside(a, pod)
 	n.awaitPods(a, "that the pod waits for its turn", func(pods []Pod) bool {
 		return len(pods) == 1 && pods[0].Step == ambient.StepAwaitTurn
 	})

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
-	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
 )
 
 // TestYield has work on running pods put off while the plugin waits for a pod, for no longer than
@@ -51,6 +51,17 @@ func TestYield(t *testing.T) {
 	r.yield(ended, nil)
 }
 
+// handBeside has the plugin hand over pod a, which no search finds, and returns the answer to come.
+func (n *node) handBeside(a *Agent, pod *dataplanetest.Pod) <-chan error {
+	n.t.Helper()
+	answer := make(chan error, 1)
+	go func() {
+		_, err := n.hand(n.t.Context(), a, "a", pod)
+		answer <- err
+	}()
+	return answer
+}
+
 // TestNewPodIsPrepared has the plugin hand a pod over to a proxy that does not answer: the agent
 // has recorded the pod, has entered it in the host's sets and has applied its rules, when the proxy
 // does.
@@ -64,11 +75,7 @@ func TestNewPodIsPrepared(t *testing.T) {
 	n.feed <- told
 	silent := n.standIn(ambienttest.ProxyOptions{Faults: ambienttest.Faults{NoAck: true}})
 	n.await(func() bool { return a.server.Status().Connections == 1 }, func() string { return "no proxy has connected" })
-	answer := make(chan error, 1)
-	go func() {
-		_, err := n.hand(t.Context(), a, "a", pod)
-		answer <- err
-	}()
+	answer := n.handBeside(a, pod)
 	want := []string{"10.244.1.10 a", "fd00:10:244:1::a a"}
 	n.await(func() bool {
 		return slices.Equal(n.members(), want) && len(n.records()) == 1 && n.captured(pod)
@@ -93,20 +100,73 @@ func TestNewPodIsPrepared(t *testing.T) {
 func TestNewPodWithoutProxy(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
+	n.options.TellTimeout = 100 * time.Millisecond
 	pod := n.pod("a")
 	delete(n.paths, "a")
 	a, _ := n.run()
 	n.feed <- told(object("a"))
-	answer := make(chan error, 1)
-	go func() {
-		_, err := n.hand(t.Context(), a, "a", pod)
-		answer <- err
-	}()
+	answer := n.handBeside(a, pod)
 	n.awaitPods(a, "that the proxy has not acknowledged it", func(pods []Pod) bool {
 		return len(pods) == 1 && pods[0].Step == ambient.StepTell && pods[0].Err != nil
 	})
 	if n.captured(pod) {
 		t.Error("the pod has rules, and no proxy is connected")
+	}
+	n.proxy()
+	if err := <-answer; err != nil {
+		t.Error(err)
+	}
+	n.connect(pod, 1)
+}
+
+// TestNewPodIsOptedOut has the plugin hand over a pod that has a status from an earlier sandbox,
+// and that leaves the mesh before a proxy has come: the status goes.
+func TestNewPodIsOptedOut(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.options.TellTimeout = 100 * time.Millisecond
+	pod := n.pod("a")
+	delete(n.paths, "a")
+	a, _ := n.run()
+	n.feed <- told(with(ambient.StatusEnabled, object("a")))
+	answer := make(chan error, 1)
+	go func() {
+		decision, err := n.hand(t.Context(), a, "a", pod)
+		if err == nil && decision.Capture {
+			err = errors.New("it is in the mesh")
+		}
+		answer <- err
+	}()
+	n.awaitPods(a, "that no proxy has acknowledged it", func(pods []Pod) bool {
+		return len(pods) == 1 && pods[0].Step == ambient.StepTell && pods[0].Err != nil
+	})
+	n.feed <- told(with(ambient.StatusEnabled, optedOut("a")))
+	if err := <-answer; err != nil {
+		t.Error(err)
+	}
+	n.awaitStatus(a, "a", ambient.NoStatus)
+}
+
+// TestNewPodIsRefused has the kernel refuse the rules of a pod that the plugin hands over, while
+// the proxy does not answer: the error names both.
+func TestNewPodIsRefused(t *testing.T) {
+	t.Parallel()
+	n, b := newBreakable(t)
+	n.options.TellTimeout = 100 * time.Millisecond
+	pod := n.pod("a")
+	delete(n.paths, "a")
+	a, _ := n.run()
+	n.feed <- told(object("a"))
+	silent := n.standIn(ambienttest.ProxyOptions{Faults: ambienttest.Faults{NoAck: true}})
+	n.await(func() bool { return a.server.Status().Connections == 1 }, func() string { return "no proxy has connected" })
+	b.apply.Store(true)
+	answer := n.handBeside(a, pod)
+	n.awaitPods(a, "why it has no rules and that the proxy has not acknowledged it", func(pods []Pod) bool {
+		return len(pods) == 1 && pods[0].Step == ambient.StepTell && errors.Is(pods[0].Err, errBroken) && errors.Is(pods[0].Err, context.DeadlineExceeded)
+	})
+	b.apply.Store(false)
+	if err := silent.Close(); err != nil {
+		t.Error(err)
 	}
 	n.proxy()
 	if err := <-answer; err != nil {
@@ -159,40 +219,4 @@ func (e editing) Observe(ctx context.Context, ns *interception.Netns, owner inte
 		e.after()
 	}
 	return state, err
-}
-
-// timed notes when an annotation is written first.
-type timed struct {
-	Annotator
-	first chan time.Time
-}
-
-func (s timed) Annotate(pod interception.Pod, status ambient.Status) {
-	select {
-	case s.first <- time.Now():
-	default: // it is not the first one
-	}
-	s.Annotator.Annotate(pod, status)
-}
-
-// TestStatusOfNewPodComesLate has the plugin hand a pod over: its status is written once the plugin
-// has had time to end.
-func TestStatusOfNewPodComesLate(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	pod := n.pod("a")
-	delete(n.paths, "a")
-	first := make(chan time.Time, 1)
-	n.options.Annotator = timed{n, first}
-	a, _ := n.run()
-	n.proxy()
-	n.feed <- told(object("a"))
-	begin := time.Now()
-	if _, err := n.hand(t.Context(), a, "a", pod); err != nil {
-		t.Fatal(err)
-	}
-	if after := (<-first).Sub(begin); after < roster.AfterAnswer {
-		t.Errorf("the status was written after %s, want %s at least", after, roster.AfterAnswer)
-	}
-	n.awaitStatus(a, "a", ambient.StatusEnabled)
 }

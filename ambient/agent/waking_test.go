@@ -68,6 +68,51 @@ func TestOwnStatusIsNoNews(t *testing.T) {
 	}
 }
 
+// wrote notes when an annotation is written.
+type wrote struct{ at []time.Time }
+
+func (w *wrote) Annotate(interception.Pod, ambient.Status) { w.at = append(w.at, time.Now()) }
+
+// TestStatusOfNewPod has a worker want a status. While the plugin waits for the pod, "enabled" is
+// written 25 ms later, and "pending" only if the pod has a status, or is captured in any case.
+func TestStatusOfNewPod(t *testing.T) {
+	t.Parallel()
+	const never = time.Hour
+	for name, test := range map[string]struct {
+		waits, closed bool
+		told, status  ambient.Status
+		after         time.Duration
+	}{
+		"enabled":                                 {status: ambient.StatusEnabled},
+		"pending":                                 {status: ambient.StatusPending, after: 3 * time.Second},
+		"enabled, and the plugin waits":           {waits: true, status: ambient.StatusEnabled, after: 25 * time.Millisecond},
+		"pending, and the plugin waits":           {waits: true, status: ambient.StatusPending, after: never},
+		"no status, and the plugin waits":         {waits: true, told: ambient.StatusEnabled, status: ambient.NoStatus},
+		"no longer enabled, the plugin waits":     {waits: true, told: ambient.StatusEnabled, status: ambient.StatusPending, after: 3 * time.Second},
+		"pending, captured before a proxy serves": {waits: true, closed: true, status: ambient.StatusPending, after: 3 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var written wrote
+			w := newWorker(&Agent{options: Options{Vocabulary: ambient.Istio(), Annotator: &written}}, "a")
+			w.know(with(test.told, ambient.Pod{}))
+			w.state.Wanted.Closed = test.closed
+			if test.waits {
+				w.waiting = []*event{{}}
+			}
+			begin := time.Now()
+			w.annotate(test.status)
+			<-time.After(time.Minute)
+			after := never
+			if len(written.at) > 0 {
+				after = written.at[0].Sub(begin)
+			}
+			if after != test.after || len(written.at) > 1 {
+				t.Errorf("%s: written after %s, want %s (%d times)", name, after, test.after, len(written.at))
+			}
+		})
+	}
+}
+
 // TestNoticesHaveAPace has something change in a pod's namespace whenever its worker waits, as a
 // step does that the kernel refuses and that is undone, and time and again another program. The
 // first looks follow at once, and then there are two a second.

@@ -8,13 +8,10 @@ import (
 	"os"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent"
-	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/ambient/agent/nodemode"
-	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podnetns"
 )
 
@@ -111,41 +108,30 @@ func TestPluginsEvents(t *testing.T) {
 	}
 }
 
-// timed notes when an annotation is written.
-type timed struct {
-	agent.Annotator
-	at chan time.Time
-}
-
-func (s timed) Annotate(pod interception.Pod, status ambient.Status) {
-	select {
-	case s.at <- time.Now():
-	default: // it is not the first one
-	}
-	s.Annotator.Annotate(pod, status)
-}
-
-// TestStatusOfNewPodComesLate has the plugin report a pod: its status is written once the plugin
-// has had time to end.
-func TestStatusOfNewPodComesLate(t *testing.T) {
+// TestNewPodIsOptedOut has the plugin report a pod that has a status from an earlier sandbox, and
+// that leaves the mesh before a proxy has come: the status goes.
+func TestNewPodIsOptedOut(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, backends(t)["nftables"])
-	web := n.pod()
-	at := make(chan time.Time, 1)
-	n.options.Annotator = timed{n, at}
-	proxyPod, _ := n.proxy()
+	web := with(ambient.StatusEnabled, n.pod())
 	a, _ := n.run()
-	unaddressed := web
-	unaddressed.Addresses = nil
-	n.feed <- told(proxyPod, unaddressed)
-	begin := time.Now()
-	pod := podnetns.Pod{Namespace: web.Namespace, Name: web.Name, UID: web.UID, IPs: web.Addresses, Containers: []string{"first"}}
-	if _, err := a.Enrol(t.Context(), pod, nil); err != nil {
-		t.Fatal(err)
+	n.feed <- told(web)
+	answer := make(chan error, 1)
+	go func() {
+		decision, err := a.Enrol(t.Context(), podnetns.Pod{Namespace: web.Namespace, Name: web.Name, UID: web.UID, IPs: web.Addresses}, nil)
+		if err == nil && decision.Capture {
+			err = errors.New("it is in the mesh")
+		}
+		answer <- err
+	}()
+	n.await("that the pod waits for a proxy", func() bool {
+		return slices.ContainsFunc(a.Pods(), func(p agent.Pod) bool { return p.Step == ambient.StepAwaitProxy })
+	})
+	n.feed <- told(out(web))
+	if err := <-answer; err != nil {
+		t.Error(err)
 	}
-	if after := (<-at).Sub(begin); after < roster.AfterAnswer {
-		t.Errorf("the status was written after %s, want %s at least", after, roster.AfterAnswer)
-	}
+	n.awaitStatus(web.UID, ambient.NoStatus)
 }
 
 // TestEventsAboutOneAddress has the plugin give a pod the address of another one, of whose end the

@@ -6,8 +6,10 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podnetns"
 )
@@ -48,5 +50,29 @@ func TestSettingsOfAFormerProxy(t *testing.T) {
 	}
 	if !s.mayHeal("proxy-1", drifts, false, time.Hour) {
 		t.Error("the settings of the next proxy wait for the former one's round")
+	}
+}
+
+// wrote notes when an annotation is written.
+type wrote struct{ at []time.Time }
+
+func (w *wrote) Annotate(interception.Pod, ambient.Status) { w.at = append(w.at, time.Now()) }
+
+// TestStatusOfNewPod has a status written at once, and 25 ms later while the plugin waits for the
+// pod.
+func TestStatusOfNewPod(t *testing.T) {
+	t.Parallel()
+	for want, waiting := range map[time.Duration][]*event{0: nil, 25 * time.Millisecond: {{}}} {
+		synctest.Test(t, func(t *testing.T) {
+			var written wrote
+			a, e := &Agent{options: Options{Annotator: &written}}, newEntry("web")
+			e.waiting = waiting
+			begin := time.Now()
+			a.annotate(e, ambient.StatusEnabled)
+			<-time.After(time.Minute)
+			if len(written.at) != 1 || written.at[0].Sub(begin) != want {
+				t.Errorf("written at %v, want once, %s after %s", written.at, want, begin)
+			}
+		})
 	}
 }

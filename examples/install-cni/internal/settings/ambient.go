@@ -78,7 +78,7 @@ func inAmbientMode() []Setting {
 	t.add("drain-timeout", "20s", duration(func(s *Settings) *pluginconf.Timeout { return &s.Ambient.DrainTimeout }),
 		"how long a pod that leaves the mesh may keep its connections through the proxy, such as 30s; an uninstall waits up to 25s for all pods")
 	t.add("ambient-closed", "false", boolean(func(s *Settings) *bool { return &s.Ambient.Closed }),
-		"a pod is captured before the proxy serves it, so that until then its connections are refused instead of going past the mesh")
+		"a pod that runs is captured before the proxy serves it, so that until then its connections are refused instead of going past the mesh")
 	t.add("ztunnel-uds-address", "/var/run/ztunnel/ztunnel.sock", socket(func(s *Settings) *string { return &s.Ambient.ProxySocket }),
 		"the socket that the node's proxy connects to; its directory is mounted in the proxy's container, too")
 	t.add("ambient-proxy-namespace", "", label(func(s *Settings) *string { return &s.Ambient.ProxyNamespace }),
