@@ -68,10 +68,10 @@ func TestOwnStatusIsNoNews(t *testing.T) {
 	}
 }
 
-// wrote notes when an annotation is written.
-type wrote struct{ at []time.Time }
+// wrote tells when an annotation is written.
+type wrote chan time.Time
 
-func (w *wrote) Annotate(interception.Pod, ambient.Status) { w.at = append(w.at, time.Now()) }
+func (w wrote) Annotate(interception.Pod, ambient.Status) { w <- time.Now() }
 
 // TestStatusOfNewPod has a worker want a status. While the plugin waits for the pod, "enabled" is
 // written 25 ms later, and "pending" only if the pod has a status, or is captured in any case.
@@ -92,9 +92,9 @@ func TestStatusOfNewPod(t *testing.T) {
 		"pending, captured before a proxy serves": {waits: true, closed: true, status: ambient.StatusPending, after: 3 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var written wrote
-			w := newWorker(&Agent{options: Options{Vocabulary: ambient.Istio(), Annotator: &written}}, "a")
-			w.know(with(test.told, ambient.Pod{}))
+			written := make(wrote, 2)
+			w := newWorker(&Agent{options: Options{Vocabulary: ambient.Istio(), Annotator: written}}, "a")
+			w.know(ambient.Pod{Pod: interception.Pod{Annotations: map[string]string{ambient.Istio().Status: string(test.told)}}})
 			w.state.Wanted.Closed = test.closed
 			if test.waits {
 				w.waiting = []*event{{}}
@@ -103,11 +103,11 @@ func TestStatusOfNewPod(t *testing.T) {
 			w.annotate(test.status)
 			<-time.After(time.Minute)
 			after := never
-			if len(written.at) > 0 {
-				after = written.at[0].Sub(begin)
+			if len(written) > 0 {
+				after = (<-written).Sub(begin)
 			}
-			if after != test.after || len(written.at) > 1 {
-				t.Errorf("%s: written after %s, want %s (%d times)", name, after, test.after, len(written.at))
+			if after != test.after || len(written) > 0 {
+				t.Errorf("%s: written after %s, want %s, and %d times more", name, after, test.after, len(written))
 			}
 		})
 	}
