@@ -41,8 +41,8 @@ type Annotator interface {
 	// wait for the API server, tries again by itself, and forgets a pod that is gone. The agent
 	// calls it only if the pod has another status as far as the feed has told, and with
 	// [ambient.StatusPending] only once the pod has been pending for 3 s. With
-	// [ambient.StatusEnabled] for a pod that the plugin waits for, it calls it 25 ms later, so that
-	// the plugin can end before.
+	// [ambient.StatusEnabled] for a pod that the plugin waits for, the agent waits 25 ms, so that the
+	// plugin can end first.
 	Annotate(pod interception.Pod, status ambient.Status)
 }
 

@@ -262,9 +262,10 @@ func (w *worker) enterAhead(ctx context.Context) {
 	w.seen = w.seen.After(ambient.StepEnter)
 }
 
-// applyAhead applies the rules of such a pod meanwhile. No program of the pod runs yet, so that
-// none is captured before the proxy serves it. While no proxy is connected, the pod gets no rules.
-// After a failure the step itself follows once the proxy has acknowledged the pod.
+// applyAhead applies the rules of a pod that the plugin waits for, while the proxy is at work on
+// it. No program of the pod runs yet, so that no connection is captured before the proxy serves it.
+// While no proxy is connected, the pod gets no rules. After a failure, the worker tries again once
+// the proxy has acknowledged the pod.
 func (w *worker) applyAhead(ctx context.Context) error {
 	if w.agent.server.Status().Connections == 0 {
 		return nil

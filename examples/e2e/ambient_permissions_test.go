@@ -108,7 +108,7 @@ func (p *permissions) namespacesNotListed() {
 // pluginKnowsNoNamespace: where no agent answers the plugin, it may not read a pod's namespace.
 func (p *permissions) pluginKnowsNoNamespace() {
 	socket := p.Bridge.Path("/run/istio-cni/pluginevent.sock")
-	// A scenario before this one may have replaced the daemon, whose agent makes the socket anew.
+	// The scenario before may have replaced the daemon. Its new agent makes the socket when it starts.
 	p.Await("an agent that listens", func(ctx context.Context) (bool, error) {
 		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		if err != nil {

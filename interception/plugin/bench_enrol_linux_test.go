@@ -23,8 +23,8 @@ import (
 // enrolled is the case of a pod that the node's agent of ambient mode enrols.
 const enrolled = "ADD of an ambient pod"
 
-// goesOn is the time after its answer in which the agent has gone on with a pod: it leaves the
-// processors to the plugin for 25 ms.
+// goesOn is long enough for the agent to finish its work on a pod after its answer, which it begins
+// 25 ms later.
 const goesOn = 50 * time.Millisecond
 
 // enroller is a node in ambient mode, with a pod for each turn.
@@ -79,7 +79,7 @@ func (m *measurement) enrol(turn int) {
 	m.ofEmpty[enrolled] = append(m.ofEmpty[enrolled], m.launchArgs(m.empty, "ADD", e.args(at, turn)))
 	before := e.agent.cpu()
 	took := m.launchArgs(m.plugin, "ADD", e.args(at, turn))
-	time.Sleep(goesOn) // it would keep the next program from the processors
+	time.Sleep(goesOn) // otherwise the agent would slow down the next program that is measured
 	took.agent = e.agent.cpu() - before
 	m.costs[enrolled] = append(m.costs[enrolled], took)
 }

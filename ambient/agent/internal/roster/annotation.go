@@ -33,9 +33,9 @@ const hesitation = 3 * time.Second
 // goes on with the pod.
 const AfterAnswer = 25 * time.Millisecond
 
-// pause returns how long to wait before a status is written. The write keeps several processes
-// busy: that of a new pod waits until the plugin has had time to end. A status that is taken away
-// does not wait, as the agent may be done with the pod at once.
+// pause returns how long to wait before a status is written. A write keeps several processes busy,
+// so the first write for a new pod gives the plugin time to end. The removal of a status does not
+// wait, because the agent may forget the pod right after it.
 func pause(status ambient.Status, pluginWaits bool) time.Duration {
 	switch {
 	case status == ambient.StatusPending:

@@ -76,7 +76,7 @@ func TestWrites(t *testing.T) {
 	type want struct {
 		after  time.Duration
 		status ambient.Status
-		waits  bool // the plugin does, for the pod
+		waits  bool // the plugin waits for the pod
 	}
 	for name, test := range map[string]struct {
 		told  []ambient.Status
