@@ -31,7 +31,7 @@ func (a *Agent) keepHost(ctx context.Context) error {
 	}
 	want, unusable := a.choose(ctx)
 	a.host.draining = time.Time{}
-	err = a.change(ctx, want)
+	err = errors.Join(a.host.renumber(), a.change(ctx, want))
 	if ctx.Err() != nil {
 		return err // and nothing was seen of the proxy
 	}
@@ -64,11 +64,14 @@ func (a *Agent) look() error {
 
 // reopen opens the namespaces of the proxies of the state file, after a start. One whose pod is
 // gone, or has another namespace, is forgotten: its interfaces have ended with the former
-// namespace. The node does without a former proxy that is not found, and unfound says why: it is
-// looked for again.
+// namespace. The node does without a former proxy that is not found, and after some time without
+// the first one, and unfound says why: it is looked for again.
 func (a *Agent) reopen(ctx context.Context) (unfound, err error) {
 	h := &a.host
 	first := h.first()
+	if h.began.IsZero() {
+		h.began = time.Now()
+	}
 	for _, p := range slices.Clone(h.proxies) {
 		if p.netns != nil {
 			continue
@@ -80,7 +83,7 @@ func (a *Agent) reopen(ctx context.Context) (unfound, err error) {
 		}
 		is, err := a.reopenOne(ctx, p, pod)
 		switch {
-		case err != nil && p == first:
+		case err != nil && p == first && time.Since(h.began) < unfoundRounds*a.options.ListenerRound:
 			return nil, err
 		case err != nil:
 			unfound = errors.Join(unfound, err)
@@ -90,6 +93,10 @@ func (a *Agent) reopen(ctx context.Context) (unfound, err error) {
 	}
 	return unfound, nil
 }
+
+// unfoundRounds is for how many rounds of Options.ListenerRound after a start the agent changes
+// nothing while it does not find the proxy that gets new connections. That proxy may serve.
+const unfoundRounds = 5
 
 // reopenOne opens the namespace of a proxy of the state file, and reports whether it is still the
 // pod's.
@@ -159,7 +166,9 @@ func (a *Agent) choose(ctx context.Context) (want *proxy, unusable error) {
 		}
 		unusable = errors.Join(unusable, err)
 	}
-	if first := h.first(); first != nil && slices.ContainsFunc(present, first.is) {
+	if first := h.first(); first != nil && slices.ContainsFunc(present, func(pod ambient.Pod) bool {
+		return first.is(pod) || first.UID == pod.UID && !h.isReplaced(ctx, first, pod)
+	}) {
 		return first, unusable // it is there, and no other one is ready
 	}
 	return nil, unusable
@@ -181,6 +190,20 @@ func (h *host) readdress(ctx context.Context, present []ambient.Pod) {
 			p.Proxy = next
 		}
 	}
+}
+
+// renumber gives each tunnel the address that the node has now.
+func (h *host) renumber() (err error) {
+	for _, p := range h.found() {
+		if p.Proxy.Way != ambient.WayVXLAN {
+			continue
+		}
+		node, failed := sourceTo(h.o.Host, p.Proxy.Addresses[0])
+		if err = errors.Join(err, failed); failed == nil {
+			p.Proxy.Node = node
+		}
+	}
+	return err
 }
 
 // usable returns the proxy of a pod that is ready: the first one, another one that has interfaces,
@@ -314,12 +337,13 @@ func (a *Agent) stays(p *proxy) bool {
 	return !complete || told && !pod.Finished()
 }
 
-// set is host.set, and has the pods look for members that they have lost. It removes members that
-// other programs have added.
+// set is host.set, and has the pods look for members that they have lost. It puts back those of
+// pods that the feed has not told of, and removes members that other programs have added.
 func (a *Agent) set(ctx context.Context, first *proxy, others ...*proxy) error {
 	lost, err := a.host.set(ctx, first, others)
 	a.mu.Lock()
 	a.keepMembersLocked()
+	a.host.lose(lost)
 	for _, uid := range lost {
 		a.wakeLocked(uid)
 	}
@@ -332,7 +356,7 @@ func (a *Agent) set(ctx context.Context, first *proxy, others ...*proxy) error {
 	}
 	strange := a.strangeLocked()
 	a.mu.Unlock()
-	if err != nil || len(strange) == 0 {
+	if err = errors.Join(err, a.putBack(ctx)); err != nil || len(strange) == 0 {
 		return err
 	}
 	return a.host.edit(ctx, strange, func(edit *interception.SetEdit, address netip.Addr) { edit.Remove[address] = "" })

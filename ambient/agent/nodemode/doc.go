@@ -34,7 +34,11 @@
 // The kernel's sets say which pods are enrolled, and a file (Options.State) says which proxies have
 // interfaces. The file is written before the kernel is changed, so that an agent that was killed at
 // any instant is followed by one that goes on. Until the feed is complete, the proxy stays the one
-// of the file, and no member is removed.
+// of the file, and no member is removed; one that another program removes is put back.
+//
+// If the namespace of the file's proxy cannot be found for some seconds, the agent goes on without
+// it: what stands is left alone, and the next proxy takes its place. If rules have to be written,
+// they refuse the pods' connections until then.
 //
 // # Connections
 //

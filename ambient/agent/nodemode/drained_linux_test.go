@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -172,4 +173,59 @@ func (n *node) isRight() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.host == nil
+}
+
+// TestPresentProxyIsNotFound starts an agent that does not find the proxy of the state file, of
+// which the feed goes on to tell. What stands stays as it is. If another program flushes the rules,
+// pods that are captured without a proxy, too, are refused connections. The next proxy takes over.
+func TestPresentProxyIsNotFound(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, backends(t)["nftables"])
+	n.options.Closed = true
+	web := n.pod()
+	present, proxy := n.proxy()
+	_, end := n.run()
+	n.feed <- told(present, web)
+	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	end()
+	n.vanish(present.UID)
+	stood := n.dump()
+	n.run()
+	n.feed <- told(present, web)
+	n.awaitStatus(web.UID, ambient.StatusPending)
+	n.hostErrorIs("find the proxy's pod mesh/" + present.Name)
+	if now := n.dump(); now != stood {
+		t.Errorf("the host has\n%s\nwant\n%s", now, stood)
+	}
+	n.wantWay(web, proxy, captured)
+	sandboxtest.Run(t, n.options.Host.File(), "", "nft", "flush", "ruleset")
+	n.eventually("the members are back", func() bool { return len(n.members()) == len(web.Addresses) })
+	n.wantWay(web, nil, refused)
+	next, newer := n.proxy()
+	n.feed <- ambient.Change{Pods: []ambient.Pod{next}}
+	n.eventually("the next proxy takes connections", n.holds(web, newer, captured))
+	n.awaitStatus(web.UID, ambient.StatusEnabled)
+}
+
+// TestNodeGetsAnotherAddress has the node reach its proxy from another address: the tunnels follow.
+func TestNodeGetsAnotherAddress(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, backends(t)["nftables"])
+	n.options.Way, n.options.Round = ambient.WayVXLAN, 50*time.Millisecond
+	web := n.pod()
+	proxyPod, proxy := n.proxy()
+	n.run()
+	n.feed <- told(proxyPod, web)
+	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	n.wantWay(web, proxy, captured)
+	const next = "192.0.2.99"
+	_, link := n.places[proxyPod.UID].Peer("eth0")
+	sandboxtest.Run(t, n.options.Host.File(), "", "ip", "address", "add", next+"/32", "dev", "lo")
+	sandboxtest.Run(t, n.options.Host.File(), "", "ip", "route", "replace", proxyPod.Addresses[0].String(), "dev", string(link), "src", next)
+	n.eventually("the proxy's tunnels lead there", func() bool {
+		links := sandboxtest.Run(t, n.places[proxyPod.UID].Netns.File(), "", "ip", "-d", "link")
+		return strings.Count(links, "remote "+next) == 2
+	})
+	n.eventually("connections go through the proxy", n.holds(web, proxy, captured))
+	n.wantWay(web, proxy, captured)
 }

@@ -38,8 +38,10 @@ type host struct {
 	alone     atomic.Bool           // Agent.Alone was called
 	shared    map[netip.Addr]string // the members of the sets of shared pods, with their owners
 	settings  settings
-	unclashed bool      // no other program uses the numbers of the plan with a proxy
-	draining  time.Time // since when everything is to be removed; zero if it is not
+	back      map[netip.Addr]string // lost members that are to be put back
+	began     time.Time             // when the proxies of the state file were looked for first
+	unclashed bool                  // no other program uses the numbers of the plan with a proxy
+	draining  time.Time             // since when everything is to be removed; zero if it is not
 }
 
 // hostKey is the key under which the host's namespace is watched.
@@ -64,10 +66,10 @@ func (h *host) found() []*proxy {
 }
 
 // set makes these the proxies. The first one gets new connections, and may be nil: then no proxy
-// does. The others keep those that they have. It returns the UIDs of the pods that have lost a
-// member. What leaves a proxy's namespace leaves it before the host forgets the proxy: an agent
-// that follows this one finishes that.
-func (h *host) set(ctx context.Context, first *proxy, others []*proxy) (lost []string, err error) {
+// does. The others keep those that they have. It returns the members that other programs have taken
+// away, with their owners. What leaves a proxy's namespace leaves it before the host forgets the
+// proxy: an agent that follows this one finishes that.
+func (h *host) set(ctx context.Context, first *proxy, others []*proxy) (lost map[netip.Addr]string, err error) {
 	proxies := others
 	if first != nil {
 		proxies = append([]*proxy{first}, others...)
@@ -100,7 +102,7 @@ func (h *host) set(ctx context.Context, first *proxy, others []*proxy) (lost []s
 // restore makes the host and the proxies' namespaces hold their plans, in the order in which the
 // proxies' interfaces come about, and reads the members of the sets. The error may be about another
 // proxy than the first one, while the host is ready.
-func (h *host) restore(ctx context.Context) (lost []string, err error) {
+func (h *host) restore(ctx context.Context) (lost map[netip.Addr]string, err error) {
 	h.ready = false
 	if lost, err = h.restoreNode(ctx); err != nil {
 		return nil, err
@@ -121,7 +123,7 @@ func (h *host) restore(ctx context.Context) (lost []string, err error) {
 }
 
 // restoreNode makes the host hold its plan, and reads the members of the sets.
-func (h *host) restoreNode(ctx context.Context) (lost []string, err error) {
+func (h *host) restoreNode(ctx context.Context) (lost map[netip.Addr]string, err error) {
 	handle, plan, err := h.standingPlan(ctx)
 	if err != nil {
 		return nil, err
@@ -139,7 +141,7 @@ func (h *host) restoreNode(ctx context.Context) (lost []string, err error) {
 		h.o.count(agent.CountHealed, "host", 1)
 	}
 	h.applied = plan.Fingerprint()
-	lost = h.members.take(plan, state)
+	lost = h.members.take(func(set interception.SetName) bool { _, is := plan.Set(set); return is }, state)
 	h.takeShared(state)
 	h.o.count(agent.CountDrift, "sets", len(lost))
 	return lost, nil
@@ -156,7 +158,7 @@ func (h *host) plan(ctx context.Context, proxies []*proxy) (*interception.Netns,
 		return nil, nil, err
 	}
 	handle, all := h.o.Host, []ambient.NodeProxy{}
-	if h.first() == nil {
+	if first := h.first(); first == nil || !slices.Contains(proxies, first) {
 		all = append(all, ambient.NodeProxy{})
 	}
 	for _, p := range proxies {
@@ -179,10 +181,11 @@ func (h *host) plan(ctx context.Context, proxies []*proxy) (*interception.Netns,
 	return handle, plan, err
 }
 
-// standingPlan returns the plan that the host is to hold, with the handle that it needs. A former
-// proxy may not have been found since the start. As long as its wires and all else stand, they are
-// left alone, since its connections may go on. Otherwise the plan is without them if they are
-// veths, which cannot be written without the proxy's namespace.
+// standingPlan returns the plan that the host is to hold, with the handle that it needs. A proxy
+// may not have been found since the start. As long as its wires and all else stand, they are left
+// alone, since its connections may go on. Otherwise the plan is without them if they are veths,
+// which cannot be written without the proxy's namespace. If the proxy got new connections, those
+// are refused then.
 func (h *host) standingPlan(ctx context.Context) (*interception.Netns, *interception.Plan, error) {
 	handle, plan, err := h.plan(ctx, h.proxies)
 	if err != nil || len(h.found()) == len(h.proxies) {
@@ -228,6 +231,22 @@ func (h *host) keep(
 	return seen, changed, err
 }
 
+// see reads the members of the sets, and changes nothing.
+func (h *host) see(ctx context.Context) error {
+	state, err := h.o.Dataplane.Observe(ctx, h.o.Host, h.o.Owner)
+	if err != nil {
+		return fmt.Errorf("see which pods the node captures: %w", err)
+	}
+	h.members.take(func(name interception.SetName) bool {
+		return slices.ContainsFunc(state.Objects, func(o interception.Object) bool {
+			set, is := o.(interception.Set)
+			return is && set.Name == name
+		})
+	}, state)
+	h.takeShared(state)
+	return nil
+}
+
 // clear removes everything from the host and from the proxies' namespaces, and the state file last.
 func (h *host) clear(ctx context.Context) error {
 	h.ready, h.applied = false, ""
@@ -235,7 +254,7 @@ func (h *host) clear(ctx context.Context) error {
 		return fmt.Errorf("remove the rules of the node: %w", err)
 	}
 	h.members.forget()
-	h.shared = nil
+	h.shared, h.back = nil, nil
 	for len(h.proxies) > 0 {
 		if err := errors.Join(h.proxies[0].remove(ctx, h.o), h.close(h.proxies[0])); err != nil {
 			return err
@@ -251,7 +270,7 @@ func (h *host) look() (changed bool, err error) {
 	listened, served := h.listens, h.serves
 	h.listens, h.serves = false, nil
 	first := h.first()
-	if h.ready && first != nil {
+	if h.ready && first != nil && first.netns != nil {
 		h.listens, err = h.o.listens(first.netns)
 	}
 	if h.listens {

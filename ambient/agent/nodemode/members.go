@@ -26,16 +26,17 @@ type members struct {
 	uids  map[string]int               // how many members each UID has
 }
 
-// take notes what was seen. It returns the UIDs of the pods from which another program has taken a
-// member.
-func (m *members) take(plan *interception.Plan, seen interception.State) (lost []string) {
+// take notes what was seen of the sets that there are. It returns the members that another program
+// has taken away, with their owners.
+func (m *members) take(has func(interception.SetName) bool, seen interception.State) (lost map[netip.Addr]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.owner
+	lost = map[netip.Addr]string{}
 	m.known, m.has, m.owner, m.uids = true, map[interception.Family]bool{}, map[netip.Addr]string{}, map[string]int{}
 	for _, family := range families() {
 		set := ambient.MeshedSet(family)
-		_, m.has[family] = plan.Set(set)
+		m.has[family] = has(set)
 		maps.Copy(m.owner, seen.Owners[set])
 	}
 	for _, uid := range m.owner {
@@ -43,7 +44,7 @@ func (m *members) take(plan *interception.Plan, seen interception.State) (lost [
 	}
 	for address, uid := range before {
 		if m.owner[address] != uid {
-			lost = append(lost, uid)
+			lost[address] = uid
 		}
 	}
 	return lost

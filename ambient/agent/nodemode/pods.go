@@ -351,7 +351,13 @@ func (a *Agent) failed(ctx context.Context, e *entry, wanted ambient.Wanted, ste
 		a.annotate(e, e.seen.Status)
 	}
 	a.publish(e, wanted, step, err)
-	a.later(e, e.failures.Next(time.Now()))
+	pause := e.failures.Next(time.Now())
+	if !a.host.members.areKnown() && !errors.Is(err, errHost) { // an edit has failed, and the next look may be due much later
+		a.mu.Lock()
+		a.hostDueLocked(pause)
+		a.mu.Unlock()
+	}
+	a.later(e, pause)
 }
 
 // later has a pod looked at after a pause.

@@ -53,3 +53,36 @@ func TestSettingsAreNotFought(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusedEditHasTheHostLookedAt has the kernel refuse one edit while the next look at the host
+// is far away, because another program changes settings: pods join all the same.
+func TestRefusedEditHasTheHostLookedAt(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, backends(t)["nftables"])
+	n.options.Round, n.options.SettingsRound = time.Hour, time.Hour
+	sets := &refusing{SetEditor: n.options.Sets}
+	n.options.Sets = sets
+	web, late := n.pod(), n.pod()
+	proxyPod, _ := n.proxy()
+	a, _ := n.run()
+	n.feed <- told(proxyPod, web)
+	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	const key = "net.ipv4.conf.istioout.rp_filter"
+	run := func(command ...string) string { return sandboxtest.Run(t, n.options.Host.File(), "", command...) }
+	disturb := func() { // nftables gives notice of the table
+		run("sysctl", "-q", "-w", key+"=1")
+		run("nft", "add table inet theirs; delete table inet theirs")
+	}
+	disturb()
+	n.eventually("the setting is restored", func() bool { return strings.TrimSpace(run("sysctl", "-n", key)) == "2" })
+	disturb()
+	n.hostErrorIs(nodemode.ErrSettings.Error())
+	sets.armed.Store(true)
+	n.feed <- ambient.Change{Pods: []ambient.Pod{late}}
+	n.await("the pod's error", func() bool {
+		pods := a.Status(late.UID).Pods
+		return len(pods) == 1 && pods[0].Err != nil
+	})
+	sets.armed.Store(false)
+	n.awaitStatus(late.UID, ambient.StatusEnabled)
+}

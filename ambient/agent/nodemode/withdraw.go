@@ -160,10 +160,11 @@ func (a *Agent) clear(ctx context.Context) error {
 		return nil
 	}
 	if !a.host.members.areKnown() { // after a start: whose members there are is to be seen first
-		if err := a.set(ctx, a.host.first(), a.host.others()...); err != nil {
+		if err := a.host.see(ctx); err != nil {
 			return err
 		}
 		a.mu.Lock()
+		a.keepMembersLocked()
 		a.wakeMembersLocked()
 		a.mu.Unlock()
 	}

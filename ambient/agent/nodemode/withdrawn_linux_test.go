@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodemode_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/ambient/agent/nodemode"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
+	"github.com/meshcni/meshcni/internal/testing/talk"
+)
+
+// TestWithdrawalWhereThePlanCannotBe withdraws all pods from a node whose numbers another program
+// uses since: the agent cannot write its plan any more, and takes away what it has.
+func TestWithdrawalWhereThePlanCannotBe(t *testing.T) {
+	t.Parallel()
+	for name, enrolled := range map[string]bool{"pods were captured before": true, "none ever was": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, backends(t)["nftables"])
+			n.options.TakeOver, n.options.Closed = readers(t), true
+			web := n.pod()
+			before := n.dump()
+			if enrolled {
+				_, end := n.run()
+				n.feed <- told(web)
+				n.eventually("the pod has members", func() bool { return len(n.members()) > 0 })
+				end()
+			}
+			theirs := func(edit string) {
+				sandboxtest.Run(t, n.options.Host.File(), "", "iptables-nft", "-t", "mangle", edit, "PREROUTING", "-j", "MARK", "--set-mark", "0x100/0x100")
+			}
+			theirs("-A")
+			a, _ := n.run()
+			n.hostErrorIs(nodemode.ErrClash.Error())
+			patience, enough := context.WithTimeout(t.Context(), 30*time.Second)
+			defer enough()
+			if err := a.Withdraw(patience, func(agent.Pod) {}); err != nil {
+				t.Fatal(err)
+			}
+			theirs("-D")
+			if after := n.dump(); after != before {
+				t.Errorf("the host has\n%s\nwant\n%s", after, before)
+			}
+			if _, err := os.Stat(n.options.State); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the state file is still there: %v", err)
+			}
+		})
+	}
+}
+
+// TestConnectionsWithTheNodeNeedNoRules withdraws all pods while one has a connection with a
+// program of the node itself, which no proxy carries: nothing waits for its end.
+func TestConnectionsWithTheNodeNeedNoRules(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, backends(t)["nftables"])
+	n.options.DrainTimeout = time.Hour
+	web := n.pod()
+	host := *n.made.Host
+	host.Addresses = []netip.Addr{netip.MustParseAddr("10.244.0.1")}
+	talk.Echo(t, &host)
+	proxyPod, _ := n.proxy()
+	before := n.dump()
+	a, _ := n.run()
+	n.feed <- told(proxyPod, web)
+	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	if err := talk.Say(talk.Call(t, n.places[web.UID], host.Addresses[0]), "hello"); err != nil {
+		t.Fatal(err)
+	}
+	patience, enough := context.WithTimeout(t.Context(), 30*time.Second)
+	defer enough()
+	if err := a.Withdraw(patience, func(agent.Pod) {}); err != nil {
+		t.Error(err)
+	}
+	if after := n.dump(); after != before {
+		t.Errorf("the host has\n%s\nwant\n%s", after, before)
+	}
+}
