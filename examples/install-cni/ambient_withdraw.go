@@ -16,7 +16,8 @@ import (
 const ambientWithdrawLong = `Withdraw takes a pod out of the mesh, or with --all all pods of this node: their
 new connections go direct, those through the proxy may end within drain-timeout,
 then the proxy forgets the pod, and its rules go. With --all the host's rules go, too,
-and pods that start later are not enrolled. POD is NAMESPACE/NAME, or a UID.
+and pods that start later are not enrolled. With ambient-mode=node, the connections of
+one pod go on to their end. POD is NAMESPACE/NAME, or a UID.
 
 The pods stay out until "ambient withdraw --undo", or the agent's next start; to
 keep one out for good, label it istio.io/dataplane-mode=none. If the time is over, the

@@ -14,9 +14,6 @@ import (
 // openOnNode returns what opens the agent that captures pods in the node's namespace.
 func (s surroundings) openOnNode(drain drainTime) opener {
 	return func(_ context.Context, p part) (formAgent, error) {
-		if !p.retiring {
-			drain = 0 // the setting is for the form that drains each pod
-		}
 		node, err := nodemode.New(nodemode.Options{
 			Dataplane: s.planes.chosen, Sets: s.planes.chosen, TakeOver: s.planes.foreign, Finder: s.finder, State: s.nodeState(),
 			Owner: ambientconf.NodeOwner, Policy: s.policy, Vocabulary: ambient.Istio(), Numbers: ambientconf.NodeNumbers(), Host: s.host,

@@ -26,6 +26,7 @@ import (
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
+	"github.com/meshcni/meshcni/internal/testing/talk"
 	"github.com/meshcni/meshcni/internal/testing/upstreamtest"
 )
 
@@ -411,6 +412,35 @@ func TestOnNodeIsWithdrawn(t *testing.T) {
 				end()
 			}
 		})
+	}
+}
+
+// TestOnNodeDrainsAsSet takes all pods out of the mesh while a captured connection is open. The
+// host's rules stay for drain-timeout, and not for the agent's own time: an uninstall waits for
+// less than that.
+func TestOnNodeDrainsAsSet(t *testing.T) {
+	t.Parallel()
+	c := newCaptor(t, `,"drainTimeout":"100ms"`)
+	talk.Echo(t, c.remote)
+	before := c.dump(c.node.Host)
+	launch(t, c.args...)
+	awaitSocket(t, c.path("pluginevent.sock"))
+	if err := c.enrol(); err != nil {
+		t.Fatal(err)
+	}
+	conn := talk.Call(t, c.web, c.remote.Addresses[0])
+	if err := talk.Say(conn, "through the proxy"); err != nil || len(c.proxy.Takings()) == 0 {
+		t.Fatalf("the proxy has taken no connection: %v", err)
+	}
+	const ownTime = 30 * time.Second // of nodemode.Options.DrainTimeout
+	ctx, cancel := context.WithTimeout(t.Context(), ownTime-time.Second)
+	defer cancel()
+	left, err := event.Withdraw(ctx, c.path("pluginevent.sock"), event.Selection{}, func(event.PodState) {})
+	if err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	if after := c.dump(c.node.Host); after != before {
+		t.Errorf("the host has\n%s\nwant\n%s", after, before)
 	}
 }
 

@@ -36,7 +36,7 @@ const (
 type Config struct {
 	// Mode is where pods are captured: "in-pod", in their own namespaces, or "node", in the node's.
 	// Empty is in-pod. With node, Closed is as in-pod, existing connections stay as they are, and
-	// DrainTimeout and NoBranches are for pods that move from the other mode.
+	// NoBranches is for pods that move from the other mode.
 	Mode string `json:"mode,omitempty"`
 	// Way is the kind of the wires between the node's namespace and the proxy's: "veth" or "vxlan".
 	// Empty is veth. It is for Mode node alone.
@@ -63,7 +63,8 @@ type Config struct {
 	// Dataplane is "nftables", "iptables", or empty for the first that this machine can use.
 	Dataplane string `json:"dataplane,omitempty"`
 	// DrainTimeout is how long a withdrawn pod may keep connections through the proxy, such as "30s";
-	// the agent's own time if empty.
+	// the agent's own time if empty. With Mode node it is about the withdrawal of all pods alone: a
+	// single one keeps them to their end.
 	DrainTimeout string `json:"drainTimeout,omitempty"`
 }
 

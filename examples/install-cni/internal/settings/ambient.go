@@ -76,7 +76,8 @@ func inAmbientMode() []Setting {
 		oneOf(func(s *Settings) *string { return &s.Ambient.Existing }, existingSpare, existingCapture, ""),
 		"the connections that a pod has when it is enrolled while it runs: spare leaves them alone; capture resets them, so that they are made anew")
 	t.add("drain-timeout", "20s", duration(func(s *Settings) *pluginconf.Timeout { return &s.Ambient.DrainTimeout }),
-		"how long a pod that leaves the mesh may keep its connections through the proxy, such as 30s; an uninstall waits up to 25s for all pods")
+		"how long a pod that leaves the mesh may keep its connections through the proxy, such as 10s (with ambient-mode=node when all pods "+
+			"leave; else to their end); an uninstall waits about 22s for all pods")
 	t.add("ambient-closed", "false", boolean(func(s *Settings) *bool { return &s.Ambient.Closed }),
 		"a pod that runs is captured before the proxy serves it, so that until then its connections are refused instead of going past the mesh")
 	t.add("ztunnel-uds-address", "/var/run/ztunnel/ztunnel.sock", socket(func(s *Settings) *string { return &s.Ambient.ProxySocket }),

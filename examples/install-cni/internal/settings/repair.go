@@ -77,8 +77,8 @@ func outsideTheMesh() []Setting {
 	t.add("repair-field-selectors", "", fieldSelector(func(s *Settings) *string { return &s.Repair.FieldSelector }),
 		"a field selector: other pods are not looked after")
 	t.add("repair-act-at-start", "false", boolean(func(s *Settings) *bool { return &s.Repair.ActAtStart }),
-		"deal at once with pods that were there when the process was started; false: what is wrong with them and no validator has told of is "+
-			"reported first, and dealt with after repair-resync")
+		"deal at once with pods that were there when the process was started; false: a problem of theirs that no validator has reported is only "+
+			"reported at first, and dealt with after repair-resync")
 	t.add("repair-resync", "10m", span(func(s *Settings) *time.Duration { return &s.Repair.Resync }),
 		"how often all pods are looked at anew")
 	t.add("repair-writes", limitText(repair.DefaultLimits().Writes), limit(func(s *Settings) *repair.Limit { return &s.Repair.Writes }),

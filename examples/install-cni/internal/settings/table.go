@@ -130,8 +130,8 @@ func daemon() []Setting {
 		"when stopped, ask the API server whether this DaemonSet was deleted, which needs a role with get of it, and uninstall if so; "+
 			"not with skip-tls-verify")
 	t.add("installation-config-map", "", label(func(s *Settings) *string { return &s.InstallationConfigMap }),
-		"the ConfigMap in pod-namespace that only the end of the installation removes; it is watched where node-name is set, and its removal "+
-			"says that an API server which refuses to answer for the DaemonSet does so for good; empty: none")
+		"the ConfigMap in pod-namespace that only the end of the installation removes; it is watched where node-name is set. If it is gone and "+
+			"the API server refuses to answer for the DaemonSet, a daemon that is stopped uninstalls; empty: none")
 	return t.rows
 }
 
