@@ -99,7 +99,7 @@ func (r *Reconciler) write(s step) error {
 			return errors.Join(filesystem.ErrChanged, err)
 		}
 	}
-	_, err = d.Write(name, s.data, filesystem.Options{Mode: s.mode, Like: like, Expect: s.expect})
+	_, err = d.Write(name, s.data, filesystem.Options{Mode: s.mode, Like: like, Expect: s.expect, New: s.expect == nil})
 	return err
 }
 

@@ -314,3 +314,33 @@ func normal(tree filesystemtest.Tree) filesystemtest.Tree {
 	}
 	return same
 }
+
+// returning writes a file when a temporary file for it is created.
+type returning struct{ path, content string }
+
+func (r returning) Observe(call filesystem.Call, do func() error) error {
+	if call.Operation == filesystem.Create && strings.HasPrefix(call.Path, r.path+".") {
+		if err := os.WriteFile(r.path, []byte(r.content), 0o644); err != nil {
+			return err
+		}
+	}
+	return do()
+}
+
+// TestNewerSingleStays has another program write its configuration anew while an uninstall is about
+// to restore it as it was.
+func TestNewerSingleStays(t *testing.T) {
+	t.Parallel()
+	n := newCrashNode(t, crash{files: []string{"10-bridge.conf", bridgeSingle}, mode: reconciler.Splice})
+	n.must(n.keep("1", n.mode, nil))
+	path, newer := filepath.Join(n.directory, "10-bridge.conf"), strings.Replace(bridgeSingle, "rkt", "newer", 1)
+	if _, err := os.Lstat(path); err == nil {
+		t.Fatal("the single configuration is still in its place")
+	}
+	if err := n.uninstall(returning{path, newer}); err != nil && !errors.Is(err, filesystem.ErrChanged) {
+		t.Error(err)
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != newer {
+		t.Errorf("%v, the configuration is\n%s\nwant\n%s", err, data, newer)
+	}
+}

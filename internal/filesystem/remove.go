@@ -42,7 +42,7 @@ func (d Directory) Remove(name string) (removed bool, err error) {
 // RemoveExpected is [Directory.Remove] of a regular file with the expected content. A file with
 // other content stays, and the error wraps [ErrChanged].
 func (d Directory) RemoveExpected(name string, expected []byte) (removed bool, err error) {
-	err = d.unchanged(name, expected)
+	err = d.unchanged(name, Options{Expect: expected})
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

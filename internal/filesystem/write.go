@@ -4,6 +4,7 @@ package filesystem
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,8 @@ type Options struct {
 	// content when the new content is ready, another program has written since it was read: the
 	// target stays unchanged and the error is [ErrChanged].
 	Expect []byte
+	// New says that there is to be no target, likewise.
+	New bool
 }
 
 // ErrChanged is in the error for a target without the expected content.
@@ -75,7 +78,7 @@ func (d Directory) replace(name string, content io.ReadSeeker, size int64, o Opt
 	if err != nil {
 		return false, fmt.Errorf("write %s: %w", d.In(name), err)
 	}
-	err = d.unchanged(name, o.Expect)
+	err = d.unchanged(name, o)
 	if err == nil {
 		err = nameless(d.rename(root, temporary, name))
 	}
@@ -89,13 +92,20 @@ func (d Directory) rename(root *os.Root, from, to string) error {
 	return d.observe(Call{Operation: Rename, Path: d.In(from), To: d.In(to)}, func() error { return root.Rename(from, to) })
 }
 
-// unchanged compares a file with its expected content, if any.
-func (d Directory) unchanged(name string, expected []byte) error {
-	if expected == nil {
+// unchanged compares a file with what is expected of it, if anything.
+func (d Directory) unchanged(name string, o Options) error {
+	if o.New {
+		_, err := d.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return cmp.Or(err, ErrChanged)
+	}
+	if o.Expect == nil {
 		return nil
 	}
-	data, err := d.Read(name, int64(len(expected)))
-	if errors.Is(err, ErrTooLarge) || (err == nil && !bytes.Equal(data, expected)) {
+	data, err := d.Read(name, int64(len(o.Expect)))
+	if errors.Is(err, ErrTooLarge) || (err == nil && !bytes.Equal(data, o.Expect)) {
 		return ErrChanged
 	}
 	return err

@@ -232,6 +232,32 @@ func TestWriteExpects(t *testing.T) {
 	wantAlone(t, path)
 }
 
+// beforeSync is called before a file's content is synced.
+type beforeSync func()
+
+func (f beforeSync) Observe(call Call, do func() error) error {
+	if call.Operation == Sync {
+		f()
+	}
+	return do()
+}
+
+// TestWriteNew has another program create the file while the temporary one is written.
+func TestWriteNew(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "file")
+	d := Directory{Path: filepath.Dir(path), Observer: beforeSync(func() { writeFile(t, path, "theirs", 0o600) })}
+	if changed, err := d.Write("file", []byte("ours"), Options{New: true}); !errors.Is(err, ErrChanged) || changed {
+		t.Errorf("Write = %v, %v; want ErrChanged", changed, err)
+	}
+	wantFile(t, path, "theirs", 0o600)
+	wantAlone(t, path)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, path, "ours", Options{New: true}, true)
+}
+
 func TestWriteNeedsTheDirectory(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "missing", "file")
