@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/meshcni/meshcni/conflist"
@@ -68,6 +69,29 @@ func TestTwoMeshesAreUninstalledApart(t *testing.T) {
 	}
 	if err := n.installer().Uninstall(t.Context(), UninstallOptions{}); !errors.Is(err, ErrInUse) {
 		t.Errorf("uninstall of the mesh with a daemon: %v", err)
+	}
+}
+
+// TestAnUninstallThatFailsIsFollowed has an uninstall fail beside another mesh's daemon. The next
+// one continues: no daemon of the plugin is at work.
+func TestAnUninstallThatFailsIsFollowed(t *testing.T) {
+	t.Parallel()
+	n := newTestNode(t)
+	n.options.Kubeconfig = n.kubeconfig()
+	n.install()
+	defer n.attend(n.other())()
+	kubeconfig := n.installer().options.kubeconfigPath()
+	if err := errors.Join(os.Remove(kubeconfig), os.MkdirAll(filepath.Join(kubeconfig, "in-its-place"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.installer().Uninstall(t.Context(), UninstallOptions{}); err == nil || errors.Is(err, ErrInUse) {
+		t.Fatalf("uninstall with a directory in the place of the kubeconfig: %v", err)
+	}
+	if err := os.RemoveAll(kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.installer().Uninstall(t.Context(), UninstallOptions{}); err != nil {
+		t.Errorf("uninstall again: %v", err)
 	}
 }
 

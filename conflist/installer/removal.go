@@ -84,23 +84,34 @@ func (i *Installer) binariesToRemove(current claim) ([]Removal, error) {
 	return removals, nil
 }
 
-// cachedUses counts the pods' networks that the runtime will tear down with our plugin: libcni
-// keeps the configuration of each (<cache>/results/<network>-<container>-<interface>) and calls its
-// plugins on DEL. A file that is not such an entry but contains the plugin's name counts. A missing
-// cache is fs.ErrNotExist.
-func cachedUses(cacheDir, plugin string) (int, error) {
+// cachedUses counts the pods' networks that the runtime, or Multus, will tear down with our plugin:
+// libcni keeps the configuration of each (<cache>/results/<network>-<container>-<interface>) and
+// calls its plugins on DEL. Multus has a cache of its own, by default below the runtime's. A file
+// that is not such an entry but contains the plugin's name counts. A missing cache is
+// fs.ErrNotExist.
+func cachedUses(cacheDir, plugin string) (uses int, err error) {
 	if _, err := os.Stat(cacheDir); err != nil {
 		return 0, err
 	}
-	results := filesystem.Directory{Path: filepath.Join(cacheDir, "results")}
+	for _, cache := range []string{cacheDir, filepath.Join(cacheDir, "multus")} {
+		found, err := usesIn(filesystem.Directory{Path: filepath.Join(cache, "results")}, plugin)
+		if err != nil {
+			return 0, err
+		}
+		uses += found
+	}
+	return uses, nil
+}
+
+// usesIn is cachedUses for one directory, which need not be there.
+func usesIn(results filesystem.Directory, plugin string) (uses int, err error) {
 	entries, err := results.List()
 	if isMissing(err) {
-		return 0, nil // the runtime has never created a network
+		return 0, nil // no network was ever created
 	}
 	if err != nil {
 		return 0, fmt.Errorf("list the networks of running pods: %w", err)
 	}
-	uses := 0
 	for _, file := range entries {
 		if !file.Type().IsRegular() {
 			continue

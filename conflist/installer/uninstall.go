@@ -45,6 +45,7 @@ func (i *Installer) Uninstall(ctx context.Context, o UninstallOptions) error {
 	}
 	defer i.releaseAlone(h)
 	i.claims.forget()
+	i.claims.attend(h) // a claim that stays tells the next uninstall what was locked
 	current, err := i.claims.load()
 	if err != nil && !isMissing(err) {
 		i.options.emit(Warning, "the claim can't be used; looking for what is installed instead", "error", err)

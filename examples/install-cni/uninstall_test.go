@@ -43,7 +43,12 @@ func (n *testNode) wantPresent(names ...string) {
 // cachePod writes libcni's cache entry of a pod's network.
 func (n *testNode) cachePod(container, config string) {
 	n.t.Helper()
-	results := filepath.Join(n.cacheDir, "results")
+	n.cachePodIn(n.cacheDir, container, config)
+}
+
+func (n *testNode) cachePodIn(cache, container, config string) {
+	n.t.Helper()
+	results := filepath.Join(cache, "results")
 	if err := os.MkdirAll(results, 0o700); err != nil {
 		n.t.Fatal(err)
 	}
@@ -213,7 +218,14 @@ func TestUninstallKeepsWhatPodsNeed(t *testing.T) {
 		kept    bool
 		purge   bool
 	}{
-		"pods with it":     {func(n *testNode) { n.cachePod("a", calico); n.cachePod("b", withUs) }, true, false},
+		"pods with it": {func(n *testNode) { n.cachePod("a", calico); n.cachePod("b", withUs) }, true, false},
+		"pods of Multus with it": {func(n *testNode) {
+			n.cachePod("a", calico)
+			n.cachePodIn(filepath.Join(n.cacheDir, "multus"), "a", withUs)
+		}, true, false},
+		"pods of Multus without it": {func(n *testNode) {
+			n.cachePodIn(filepath.Join(n.cacheDir, "multus"), "a", calico)
+		}, false, false},
 		"purged":           {func(n *testNode) { n.cachePod("a", withUs) }, true, true},
 		"pods without it":  {func(n *testNode) { n.cachePod("a", calico) }, false, false},
 		"unreadable entry": {func(n *testNode) { n.cachePod("a", "{ istio-cni") }, true, false},
@@ -248,7 +260,7 @@ func TestUninstallKeepsWhatPodsNeed(t *testing.T) {
 				return
 			}
 			// The pods are gone: a later uninstall continues.
-			if err := os.RemoveAll(filepath.Join(n.cacheDir, "results")); err != nil {
+			if err := os.RemoveAll(n.cacheDir); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.MkdirAll(n.cacheDir, 0o755); err != nil {
