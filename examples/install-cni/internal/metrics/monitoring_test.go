@@ -75,6 +75,11 @@ func expressions(t *testing.T) map[string]string {
 		}
 	}
 	decode(t, "alerts.yaml", &rules)
+	text, err := os.ReadFile("../../../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, manual, _ := strings.Cut(string(text), "\n## Alerts\n")
 	all := map[string]string{}
 	for _, group := range rules.Groups {
 		for _, rule := range group.Rules {
@@ -82,6 +87,9 @@ func expressions(t *testing.T) map[string]string {
 				t.Errorf("alert %s lacks a summary, a description or a severity", rule.Alert)
 			}
 			all["alert "+rule.Alert] = rule.Expr
+			if !strings.Contains(manual, "`"+rule.Alert+"`") {
+				t.Errorf("docs/operations.md says nothing of alert %s", rule.Alert)
+			}
 		}
 	}
 	var dashboard struct {
