@@ -25,10 +25,12 @@ const ambientHead = `# Rules of ambient mode
 <!-- Made by go test ./internal/testing/rulesdoc -update; do not edit. -->
 
 This page lists every rule and every other object that package ` + "`ambient`" + ` puts into the network
-namespaces of a pod (` + "`PodPlan`" + `) and of the node (` + "`HostPlan`" + `), with Istio's numbers: when it
-exists, an example of what it matches and does, and what it is for. Where pods are captured on the
-node instead, the namespaces are those of the node (` + "`NodePlan`" + `) and of the proxy (` + "`ProxyPlan`" + `).
-The conditions come from the planners' answers, and a test asks again.
+namespaces of a pod (` + "`PodPlan`" + `) and of the node (` + "`HostPlan`" + `): when it exists, an example of what
+it matches and does, and what it is for. Where pods are captured on the node instead, the namespaces
+are those of the node (` + "`NodePlan`" + `) and of the proxy (` + "`ProxyPlan`" + `). Marks, tables, priorities and
+names are those of the program node-ambient: in pods Istio's (` + "`IstioNumbers`" + `), for capture on the
+node others (` + "`BesideIstioNodeNumbers`" + `). The conditions come from the planners' answers, and a test
+asks again.
 
 Each chain begins with the jump from its hook. Then the rules follow in the order in which they
 decide. The documentation of the functions says in words what they do together. [Rules](rules.md)
@@ -259,7 +261,7 @@ func nodePlanner() *planner {
 	p := &planner{Space: sample.Space{Parameters: nodeParameters(sample.Empty)}, known: map[string]answer{}}
 	p.makePlan = func(at sample.Point) *interception.Plan {
 		proxy, facts := nodeProxy(at)
-		return must(ambient.NodePlan(proxy, ambient.IstioNodeNumbers(), facts, "istio-ambient"))
+		return must(ambient.NodePlan(proxy, ambient.BesideIstioNodeNumbers(), facts, "istio-ambient"))
 	}
 	return p
 }
@@ -273,7 +275,7 @@ func proxyPlanner() *planner {
 		if !facts.IPv6 && at[1] == 2 {
 			return nil
 		}
-		return must(ambient.ProxyPlan(proxy, ambient.IstioNodeNumbers(), facts, "istio-ambient"))
+		return must(ambient.ProxyPlan(proxy, ambient.BesideIstioNodeNumbers(), facts, "istio-ambient"))
 	}
 	return p
 }
