@@ -150,7 +150,7 @@ func (c *claims) leave(o filesystem.Observer) error {
 
 // forget starts over with session zero, so that the next update takes the claim: the caller knows
 // that no other daemon is at work.
-func (c *claims) forget() { c.own.Number, c.superseded = 0, false }
+func (c *claims) forget() { c.own.Number, c.own.Lock, c.superseded = 0, "", false }
 
 // What a session records about the plugin's lock file; nothing in versions without that file.
 const (

@@ -192,15 +192,22 @@ func (h *host) readdress(ctx context.Context, present []ambient.Pod) {
 	}
 }
 
-// renumber gives each tunnel the address that the node has now.
+// renumber gives each tunnel the address that the node has now. The way to a former proxy may be
+// gone, whose tunnel then stays as it is.
 func (h *host) renumber() (err error) {
 	for _, p := range h.found() {
 		if p.Proxy.Way != ambient.WayVXLAN {
 			continue
 		}
-		node, failed := sourceTo(h.o.Host, p.Proxy.Addresses[0])
-		if err = errors.Join(err, failed); failed == nil {
-			p.Proxy.Node = node
+		next := p.Proxy
+		var failed error
+		if next.Node, failed = sourceTo(h.o.Host, p.Proxy.Addresses[0]); failed == nil {
+			failed = next.Validate()
+		}
+		if failed == nil {
+			p.Proxy = next
+		} else if p == h.first() {
+			err = failed
 		}
 	}
 	return err
@@ -307,7 +314,8 @@ func (a *Agent) staying(want *proxy, among []*proxy) []*proxy {
 
 // introduce gives a new proxy interfaces and routes. The present one, if there is one, goes on to
 // get new connections. Without one the new proxy gets them at once, beside a former one. If that
-// fails, all is as before, and it is tried again after a pause.
+// fails, all is as before, and it is tried again after a pause. A present proxy that has not been
+// found since the start loses its wires by that.
 func (a *Agent) introduce(ctx context.Context, want *proxy) error {
 	h := &a.host
 	present, others := h.first(), []*proxy(nil)

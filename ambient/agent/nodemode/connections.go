@@ -22,8 +22,8 @@ func (h *host) hasConnection(family interception.Family, is func(connection) boo
 	return has, err
 }
 
-// isBusy reports whether a connection is open that the host captures. Those with the node itself
-// have the mark, too, and no proxy carries them.
+// isBusy reports whether a connection is open that the host captures. Those that the node itself
+// answers have the mark, too, and no proxy carries them.
 func (h *host) isBusy() (bool, error) {
 	n := h.o.Numbers
 	own, err := addressesOf(h.o.Host)
@@ -32,7 +32,7 @@ func (h *host) isBusy() (bool, error) {
 	}
 	for _, family := range families() {
 		has, err := h.hasConnection(family, func(c connection) bool {
-			return (n.Outbound.Mark.Matches(c.mark) || n.Inbound.Mark.Matches(c.mark)) && !own[c.to] && !own[c.answers]
+			return (n.Outbound.Mark.Matches(c.mark) || n.Inbound.Mark.Matches(c.mark)) && !own[c.answers]
 		})
 		if has || err != nil {
 			return has, err

@@ -37,8 +37,8 @@
 // of the file, and no member is removed; one that another program removes is put back.
 //
 // If the namespace of the file's proxy cannot be found for some seconds, the agent goes on without
-// it: what stands is left alone, and the next proxy takes its place. If rules have to be written,
-// they refuse the pods' connections until then.
+// it: what stands is left alone, and the next proxy takes its place, which ends what the former one
+// carries. If rules have to be written before, they refuse the pods' connections until then.
 //
 // # Connections
 //

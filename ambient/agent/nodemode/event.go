@@ -124,6 +124,7 @@ func (a *Agent) Leave(ctx context.Context, pod podnetns.Pod, _ *os.File) (held b
 		pod.UID = uid
 	}
 	running := a.running
+	a.host.loseNoMore(pod.UID)
 	a.mu.Unlock()
 	if !running {
 		return false, fmt.Errorf("give up the sandbox of pod %s: %w", pod, agent.ErrStopped)

@@ -18,8 +18,8 @@ import (
 	"github.com/meshcni/meshcni/internal/notice"
 )
 
-// host keeps the rules of the node's namespace and of the proxies' namespaces. Apart from members,
-// the agent's loop alone uses it.
+// host keeps the rules of the node's namespace and of the proxies' namespaces. Apart from members
+// and back, the agent's loop alone uses it.
 type host struct {
 	o       *Options
 	watch   *notice.Watch
@@ -38,7 +38,7 @@ type host struct {
 	alone     atomic.Bool           // Agent.Alone was called
 	shared    map[netip.Addr]string // the members of the sets of shared pods, with their owners
 	settings  settings
-	back      map[netip.Addr]string // lost members that are to be put back
+	back      map[netip.Addr]string // lost members that are to be put back; the agent's mu guards them
 	began     time.Time             // when the proxies of the state file were looked for first
 	unclashed bool                  // no other program uses the numbers of the plan with a proxy
 	draining  time.Time             // since when everything is to be removed; zero if it is not
@@ -254,7 +254,7 @@ func (h *host) clear(ctx context.Context) error {
 		return fmt.Errorf("remove the rules of the node: %w", err)
 	}
 	h.members.forget()
-	h.shared, h.back = nil, nil
+	h.shared = nil
 	for len(h.proxies) > 0 {
 		if err := errors.Join(h.proxies[0].remove(ctx, h.o), h.close(h.proxies[0])); err != nil {
 			return err

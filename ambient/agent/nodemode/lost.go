@@ -11,7 +11,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// lose notes members that other programs have taken away, with their owners.
+// lose notes members that other programs have taken away, with their owners. The caller holds the
+// agent's mu.
 func (h *host) lose(lost map[netip.Addr]string) {
 	if h.back == nil {
 		h.back = map[netip.Addr]string{}
@@ -32,10 +33,19 @@ func (a *Agent) putBack(ctx context.Context) error {
 		_, _, known := a.wantedLocked(uid)
 		return known || uid == "" || h.members.ownerOf(address) != ""
 	})
+	back := maps.Clone(h.back)
 	a.mu.Unlock()
-	err := h.edit(ctx, slices.Collect(maps.Keys(h.back)), func(edit *interception.SetEdit, address netip.Addr) { edit.Add[address] = h.back[address] })
+	err := h.edit(ctx, slices.Collect(maps.Keys(back)), func(edit *interception.SetEdit, address netip.Addr) { edit.Add[address] = back[address] })
 	if err == nil {
-		h.back = nil
+		a.mu.Lock()
+		maps.DeleteFunc(h.back, func(address netip.Addr, uid string) bool { return back[address] == uid })
+		a.mu.Unlock()
 	}
 	return err
+}
+
+// loseNoMore keeps members of a sandbox that ends from being put back. The caller holds the agent's
+// mu.
+func (h *host) loseNoMore(uid string) {
+	maps.DeleteFunc(h.back, func(_ netip.Addr, of string) bool { return of == uid })
 }

@@ -5,6 +5,7 @@ package nodemode_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"testing"
@@ -53,6 +54,41 @@ func TestWithdrawalWhereThePlanCannotBe(t *testing.T) {
 				t.Errorf("the state file is still there: %v", err)
 			}
 		})
+	}
+}
+
+// TestConnectionsByThePortOfTheNodeDrain withdraws all pods while a client has a connection with a
+// pod by a port of the node, as services have. The proxy carries it, and the rules stay for it.
+func TestConnectionsByThePortOfTheNodeDrain(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, backends(t)["nftables"])
+	n.options.DrainTimeout = time.Hour
+	web := n.pod()
+	talk.Echo(t, n.places[web.UID])
+	proxyPod, proxy := n.proxy()
+	node := netip.MustParseAddr("10.244.0.1")
+	sandboxtest.Run(t, n.options.Host.File(), "", "nft", fmt.Sprintf("table ip theirs { chain pre { type nat hook prerouting priority dstnat; "+
+		"ip daddr %s tcp dport %d dnat to %s; }; }", node, talk.Port, web.Addresses[0]))
+	a, _ := n.run()
+	n.feed <- told(proxyPod, web)
+	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	conn := talk.Call(t, n.remote, node)
+	if err := talk.Say(conn, "hello"); err != nil || len(proxy.Takings()) == 0 {
+		t.Fatalf("the proxy has taken no connection: %v", err)
+	}
+	hasty, enough := context.WithTimeout(t.Context(), time.Second)
+	defer enough()
+	if err := a.Withdraw(hasty, func(agent.Pod) {}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Withdraw: %v, want that it waits for the connection", err)
+	}
+	if err := talk.Say(conn, "still there"); err != nil {
+		t.Error(err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Withdraw(t.Context(), func(agent.Pod) {}); err != nil {
+		t.Error(err)
 	}
 }
 
