@@ -39,6 +39,9 @@ type Seen struct {
 	// Drained reports, under draining rules, that the proxy has no connection of the pod any more,
 	// or that the time for it is over.
 	Drained bool
+	// Undrainable reports that the kernel has refused to make the rules draining for as long as the
+	// pod's connections would have been waited for.
+	Undrainable bool
 	// InSets reports whether the host's sets hold each address of the pod, with the pod as owner.
 	// For a pod that is not wanted, true means that they hold at least one.
 	InSets bool
@@ -167,7 +170,7 @@ func (s Step) Waits() bool {
 // apply its rules while the proxy is at work on it.
 //
 // To withdraw a pod, the agent lets new connections go direct and waits for the end of those that
-// the proxy has. Then the proxy forgets the pod, and the agent removes the rules. It keeps the
+// the proxy has. It does without if the kernel refuses that for as long as it would wait. Then the proxy forgets the pod, and the agent removes the rules. It keeps the
 // namespace open until they are gone.
 func Next(wanted Wanted, seen Seen) []Step {
 	var steps []Step
@@ -249,7 +252,7 @@ func (s Seen) withdraw() Step {
 	switch {
 	case !s.Open && s.Rules != NoRules:
 		return StepOpen
-	case s.captures() && s.Proxy != ProxyUntold:
+	case s.captures() && s.Proxy != ProxyUntold && !s.Undrainable:
 		return StepDrain
 	case s.Rules == DrainingRules && s.Proxy != ProxyUntold && !s.Drained:
 		return StepAwaitDrained
@@ -298,13 +301,13 @@ func (s Seen) After(step Step) Seen {
 	case StepEnter, StepLeave:
 		s.InSets = step == StepEnter
 	case StepApply:
-		s.Rules, s.Drained = PlannedRules, false
+		s.Rules, s.Drained, s.Undrainable = PlannedRules, false, false
 	case StepDrain:
-		s.Rules, s.Drained = DrainingRules, false
+		s.Rules, s.Drained, s.Undrainable = DrainingRules, false, false
 	case StepAwaitDrained:
 		s.Drained = true
 	case StepRemove:
-		s.Rules, s.Drained = NoRules, false
+		s.Rules, s.Drained, s.Undrainable = NoRules, false, false
 	case StepPending, StepEnabled, StepClear:
 		s.Status = map[Step]Status{StepPending: StatusPending, StepEnabled: StatusEnabled}[step]
 	}

@@ -32,6 +32,9 @@ func findBranches(host *interception.Netns, addresses []netip.Addr) (branches []
 	}
 	err = namespace.Run(host.File(), func() error {
 		for _, family := range families() {
+			if !slices.ContainsFunc(addresses, func(a netip.Addr) bool { return interception.FamilyOf(a) == family }) {
+				continue // the kernel may lack the family
+			}
 			found, err := branchesOf(family, addresses)
 			if err != nil {
 				return err

@@ -68,7 +68,7 @@ func (w *worker) lastAddresses(ctx context.Context) ([]netip.Addr, error) {
 	if w.agent.options.Host == nil {
 		return w.noted.addresses, nil
 	}
-	if err := w.bounded(ctx, func() error { return w.agent.sets.prepare(ctx) }); err != nil {
+	if err := w.bounded(ctx, func() error { return w.agent.sets.learn(ctx) }); err != nil {
 		return nil, err
 	}
 	return w.agent.sets.of(w.uid), nil
@@ -86,6 +86,7 @@ func (w *worker) look(ctx context.Context, wanted ambient.Wanted) (err error) {
 	w.seen.InSets = w.agent.sets.holdsAny(w.uid)
 	if wanted.Enrolled {
 		w.seen.InSets = w.agent.sets.holds(w.uid, w.addresses())
+		w.seen.Undrainable, w.undrained = false, time.Time{}
 	}
 	return nil
 }

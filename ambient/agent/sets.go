@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/interception"
 )
 
@@ -30,7 +31,8 @@ type sets struct {
 	edits   atomic.Uint64 // how many have begun; those under way hold busy
 
 	mu    sync.Mutex
-	ready bool // the plan is there, and owners are known
+	known bool // has and owner are what was seen last, and edited since
+	ready bool // and the plan is there
 	// suspended means that no pod is in the mesh, by command, and the host has no rules.
 	suspended bool
 	has       map[interception.Family]bool
@@ -74,9 +76,16 @@ func (s *sets) keep(
 	round := time.NewTicker(s.options.Round)
 	defer round.Stop()
 	var refreshed, reported error
+	var again <-chan time.Time // after a failure
+	failures := roster.Retries()
 	for look := true; ; {
 		if look {
-			refreshed = s.refresh(ctx) // the next pod that enters sees the failure, too
+			again = nil
+			if refreshed = s.refresh(ctx); refreshed != nil { // the next pod that enters sees the failure, too
+				again = time.After(failures.Next(time.Now()))
+			} else {
+				failures.Reset()
+			}
 			if remove := read(s.takeLost(), s.of("")); len(remove) > 0 {
 				_ = s.evict(ctx, remove) // what fails is tried again in the next round
 			}
@@ -91,6 +100,7 @@ func (s *sets) keep(
 		look = true
 		select {
 		case <-round.C:
+		case <-again:
 		case <-s.changed:
 			wait(ctx, calm)
 		case <-s.entered:
@@ -188,7 +198,13 @@ func (s *sets) others(uid string, addresses []netip.Addr) []netip.Addr {
 
 // holdsAny reports whether a pod may have an address in the sets.
 func (s *sets) holdsAny(uid string) bool {
-	return s.options.Host != nil && (!s.isReady() || len(s.of(uid)) > 0)
+	return s.options.Host != nil && (!s.isKnown() || len(s.of(uid)) > 0)
+}
+
+func (s *sets) isKnown() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known
 }
 
 func (s *sets) isReady() bool {
@@ -262,7 +278,7 @@ func (s *sets) evict(ctx context.Context, strange []netip.Addr) error {
 
 // leave removes the addresses that are the pod's.
 func (s *sets) leave(ctx context.Context, uid string) error {
-	if err := s.prepare(ctx); err != nil {
+	if err := s.learn(ctx); err != nil {
 		return err
 	}
 	members := s.of(uid)
@@ -272,7 +288,19 @@ func (s *sets) leave(ctx context.Context, uid string) error {
 	return s.branch(ctx, members)
 }
 
-// prepare reads the members if they are not known.
+// learn reads the members if they are not known. The host may refuse the plan meanwhile, which keeps
+// no pod in the sets.
+func (s *sets) learn(ctx context.Context) error {
+	if s.isKnown() {
+		return nil
+	}
+	if err := s.prepare(ctx); !s.isKnown() {
+		return err
+	}
+	return nil
+}
+
+// prepare applies the plan and reads the members, unless that was done.
 func (s *sets) prepare(ctx context.Context) error {
 	if s.isReady() {
 		return nil
@@ -321,7 +349,7 @@ func (s *sets) keeps(family interception.Family) bool {
 func (s *sets) doubt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ready = false
+	s.known, s.ready = false, false
 }
 
 // edited notes an edit.
@@ -369,7 +397,7 @@ func (s *sets) suspend(ctx context.Context) error {
 	s.edits.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.suspended, s.ready, s.applied, s.drifted, s.missing = true, true, "", false, nil
+	s.suspended, s.known, s.ready, s.applied, s.drifted, s.missing = true, true, true, "", false, nil
 	s.owner, s.has, s.former = map[netip.Addr]string{}, map[interception.Family]bool{}, map[netip.Addr][]string{}
 	s.branches = nil
 	return nil
@@ -379,5 +407,5 @@ func (s *sets) suspend(ctx context.Context) error {
 func (s *sets) resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.suspended, s.ready = false, false
+	s.suspended, s.known, s.ready = false, false, false
 }

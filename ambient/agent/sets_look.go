@@ -73,8 +73,9 @@ func (s *sets) look(ctx context.Context) (seen hostState) {
 	return seen
 }
 
-// adopt takes over what was seen of the members, and applies the host's plan if it was not there.
-// The caller holds busy.
+// adopt takes over what was seen of the members, and applies the host's plan if it was not there. The
+// members count also where the plan is refused: pods leave the sets all the same. The caller holds
+// busy.
 func (s *sets) adopt(ctx context.Context, seen hostState) error {
 	if s.isSuspended() {
 		return nil
@@ -82,21 +83,35 @@ func (s *sets) adopt(ctx context.Context, seen hostState) error {
 	plan, branches, err := s.restore(ctx, seen)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ready = err == nil; !s.ready {
+	if s.known, s.ready = seen.err == nil, err == nil; s.known {
+		s.takeMembers(seen.State)
+	}
+	if err != nil {
 		return fmt.Errorf("keep the host's rules: %w", err)
 	}
-	before := s.owner
 	s.branches = branches
+	for _, family := range families() {
+		_, s.has[family] = plan.Set(ambient.ProbeSet(family))
+	}
+	return nil
+}
+
+// takeMembers takes over the sets that were seen, and their members, which Apply keeps. The caller
+// holds mu.
+func (s *sets) takeMembers(seen interception.State) {
+	before := s.owner
 	s.owner, s.has = map[netip.Addr]string{}, map[interception.Family]bool{}
-	for _, members := range seen.Owners { // Apply keeps the members
+	for _, members := range seen.Owners {
 		maps.Copy(s.owner, members)
 	}
 	s.countLost(before)
 	maps.DeleteFunc(s.former, func(a netip.Addr, _ []string) bool { return s.owner[a] != before[a] })
 	for _, family := range families() {
-		_, s.has[family] = plan.Set(ambient.ProbeSet(family))
+		s.has[family] = slices.ContainsFunc(seen.Objects, func(o interception.Object) bool {
+			set, is := o.(interception.Set)
+			return is && set.Name == ambient.ProbeSet(family)
+		})
 	}
-	return nil
 }
 
 // countLost notes and counts what other programs have done to the members since there were those

@@ -53,13 +53,7 @@ func (w *worker) change(ctx context.Context, step ambient.Step) error {
 			return w.edit(func() error { return w.agent.sets.leave(ctx, w.uid) })
 		},
 		ambient.StepApply: func() error { return w.apply(ctx, false) },
-		ambient.StepDrain: func() error {
-			if err := w.takeOverFormer(ctx); err != nil {
-				return err
-			}
-			w.draining = time.Time{}
-			return w.apply(ctx, true)
-		},
+		ambient.StepDrain: func() error { return w.drain(ctx) },
 		ambient.StepRemove: func() error {
 			if err := w.takeOverFormer(ctx); err != nil {
 				return err
@@ -67,6 +61,25 @@ func (w *worker) change(ctx context.Context, step ambient.Step) error {
 			return o.Dataplane.Remove(ctx, w.namespace, o.Owner)
 		},
 	}[step]()
+}
+
+// drain applies the draining plan. If it is refused for as long as the connections would have, they
+// are not waited for: the pod leaves the mesh without.
+func (w *worker) drain(ctx context.Context) error {
+	err := w.takeOverFormer(ctx)
+	if err == nil {
+		w.draining = time.Time{}
+		err = w.apply(ctx, true)
+	}
+	if err == nil || ctx.Err() != nil {
+		w.undrained = time.Time{}
+		return err
+	}
+	if w.undrained.IsZero() {
+		w.undrained = time.Now()
+	}
+	w.seen.Undrainable = time.Since(w.undrained) >= w.agent.options.DrainTimeout
+	return err
 }
 
 // edit edits the host's sets. An address that this pod has had and leaves may be another pod's by

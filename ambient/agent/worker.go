@@ -73,6 +73,7 @@ type worker struct {
 	set        bool // the server was told of the pod
 	told       bool // and with the open namespace
 	draining   time.Time
+	undrained  time.Time     // since when the draining plan is refused; zero if it is not
 	missing    time.Time     // since when the proxy's listeners are missing; zero while they are there
 	patience   time.Duration // how long they may be missing
 	seen       ambient.Seen
