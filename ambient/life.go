@@ -170,8 +170,9 @@ func (s Step) Waits() bool {
 // apply its rules while the proxy is at work on it.
 //
 // To withdraw a pod, the agent lets new connections go direct and waits for the end of those that
-// the proxy has. It does without if the kernel refuses that for as long as it would wait. Then the proxy forgets the pod, and the agent removes the rules. It keeps the
-// namespace open until they are gone.
+// the proxy has. It does without if the kernel refuses that for as long as it would wait. Then the
+// proxy forgets the pod, and the agent removes the rules. It keeps the namespace open until they
+// are gone.
 func Next(wanted Wanted, seen Seen) []Step {
 	var steps []Step
 	for {

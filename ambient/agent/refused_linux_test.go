@@ -13,8 +13,8 @@ import (
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
-// hostBreaks is a dataplane that refuses the host's plan while it is armed, and that cannot read the
-// host as often as a test says.
+// hostBreaks is a dataplane that refuses the host's plan while it is armed, and that cannot read
+// the host as often as a test says.
 type hostBreaks struct {
 	hostDataplane
 
@@ -88,8 +88,8 @@ func TestWithdrawalWhereTheHostRefuses(t *testing.T) {
 	}
 }
 
-// TestUndrainablePodLeaves has the kernel refuse to let a pod's connections end: after the time that
-// these would have, the pod leaves the mesh without.
+// TestUndrainablePodLeaves has the kernel refuse to let a pod's connections end: after the time
+// that these would have, the pod leaves the mesh without.
 func TestUndrainablePodLeaves(t *testing.T) {
 	t.Parallel()
 	n, b := newBreakable(t)

@@ -288,8 +288,8 @@ func (s *sets) leave(ctx context.Context, uid string) error {
 	return s.branch(ctx, members)
 }
 
-// learn reads the members if they are not known. The host may refuse the plan meanwhile, which keeps
-// no pod in the sets.
+// learn reads the members if they are not known. The host may refuse the plan meanwhile, which
+// keeps no pod in the sets.
 func (s *sets) learn(ctx context.Context) error {
 	if s.isKnown() {
 		return nil

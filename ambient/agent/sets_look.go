@@ -73,9 +73,9 @@ func (s *sets) look(ctx context.Context) (seen hostState) {
 	return seen
 }
 
-// adopt takes over what was seen of the members, and applies the host's plan if it was not there. The
-// members count also where the plan is refused: pods leave the sets all the same. The caller holds
-// busy.
+// adopt takes over what was seen of the members, and applies the host's plan if it was not there.
+// The members count also where the plan is refused: pods leave the sets all the same. The caller
+// holds busy.
 func (s *sets) adopt(ctx context.Context, seen hostState) error {
 	if s.isSuspended() {
 		return nil
