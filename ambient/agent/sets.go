@@ -13,6 +13,7 @@ import (
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // families returns those that have a set each.
@@ -80,12 +81,8 @@ func (s *sets) keep(
 	failures := roster.Retries()
 	for look := true; ; {
 		if look {
-			again = nil
-			if refreshed = s.refresh(ctx); refreshed != nil { // the next pod that enters sees the failure, too
-				again = time.After(failures.Next(time.Now()))
-			} else {
-				failures.Reset()
-			}
+			refreshed = s.refresh(ctx) // the next pod that enters sees the failure, too
+			again = afterFailure(&failures, refreshed)
 			if remove := read(s.takeLost(), s.of("")); len(remove) > 0 {
 				_ = s.evict(ctx, remove) // what fails is tried again in the next round
 			}
@@ -110,6 +107,15 @@ func (s *sets) keep(
 			return
 		}
 	}
+}
+
+// afterFailure returns a channel that has a value when to look again; nil without a failure.
+func afterFailure(failures *upkeep.Series, err error) <-chan time.Time {
+	if err == nil {
+		failures.Reset()
+		return nil
+	}
+	return time.After(failures.Next(time.Now()))
 }
 
 // report tells of a failure unless it was reported last, and of its end. It returns what was
