@@ -170,9 +170,9 @@ func (s Step) Waits() bool {
 // apply its rules while the proxy is at work on it.
 //
 // To withdraw a pod, the agent lets new connections go direct and waits for the end of those that
-// the proxy has. It does without if the kernel refuses that for as long as it would wait. Then the
-// proxy forgets the pod, and the agent removes the rules. It keeps the namespace open until they
-// are gone.
+// the proxy has. Then the proxy forgets the pod, and the agent removes the rules. It keeps the
+// namespace open until they are gone. If the kernel refuses to let new connections go direct for as
+// long as the agent would wait, it removes the rules first.
 func Next(wanted Wanted, seen Seen) []Step {
 	var steps []Step
 	for {
@@ -253,7 +253,9 @@ func (s Seen) withdraw() Step {
 	switch {
 	case !s.Open && s.Rules != NoRules:
 		return StepOpen
-	case s.captures() && s.Proxy != ProxyUntold && !s.Undrainable:
+	case s.captures() && s.Undrainable:
+		return StepRemove // and the proxy serves the pod until then
+	case s.captures() && s.Proxy != ProxyUntold:
 		return StepDrain
 	case s.Rules == DrainingRules && s.Proxy != ProxyUntold && !s.Drained:
 		return StepAwaitDrained

@@ -34,7 +34,7 @@ func TestNext(t *testing.T) {
 		"address taken":      {Wanted{Enrolled: true}, with(enrolled, func(s *Seen) { s.InSets = false }), []Step{StepEnter}},
 		"wanted again":       {Wanted{Enrolled: true}, with(enrolled, func(s *Seen) { s.Rules = DrainingRules }), []Step{StepApply}},
 		"not wanted":         {Wanted{}, enrolled, []Step{StepDrain, StepAwaitDrained}},
-		"cannot be drained":  {Wanted{}, with(enrolled, func(s *Seen) { s.Undrainable = true }), []Step{StepWithdraw, StepRemove, StepLeave, StepClear, StepClose}},
+		"cannot be drained":  {Wanted{}, with(enrolled, func(s *Seen) { s.Undrainable = true }), []Step{StepRemove, StepWithdraw, StepLeave, StepClear, StepClose}},
 		"drained":            {Wanted{}, with(enrolled, func(s *Seen) { s.Rules, s.Drained = DrainingRules, true }), []Step{StepWithdraw, StepRemove, StepLeave, StepClear, StepClose}},
 		"nobody serves it":   {Wanted{}, with(enrolled, func(s *Seen) { s.Proxy = ProxyUntold }), []Step{StepRemove, StepLeave, StepClear, StepClose}},
 		"journal says rules": {Wanted{}, Seen{Rules: OtherRules}, []Step{StepOpen, StepRemove, StepClose}},
@@ -130,7 +130,7 @@ func judge(wanted Wanted, seen Seen, step Step) string {
 		return judgeApply(wanted, seen)
 	case step == StepEnabled && (!serves || seen.Rules != PlannedRules):
 		return "claims too much"
-	case step == StepWithdraw && !wanted.Gone && seen.Proxy != ProxyLost && !seen.Undrainable && (seen.Rules == PlannedRules || seen.Rules == OtherRules):
+	case step == StepWithdraw && !wanted.Gone && seen.Proxy != ProxyLost && (seen.Rules == PlannedRules || seen.Rules == OtherRules):
 		return "cuts off a pod that is still captured"
 	case step == StepClose && seen.Rules != NoRules && !wanted.Gone:
 		return "loses the way to the rules"

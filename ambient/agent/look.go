@@ -77,6 +77,9 @@ func (w *worker) lastAddresses(ctx context.Context) ([]netip.Addr, error) {
 // look observes the pod in the kernel, at the proxy and in the host's sets.
 func (w *worker) look(ctx context.Context, wanted ambient.Wanted) (err error) {
 	w.seen.Open = w.namespace != nil
+	if wanted.Enrolled {
+		w.seen.Undrainable, w.undrained = false, time.Time{}
+	}
 	if err := w.bounded(ctx, func() error { return w.lookAtRules(ctx, wanted) }); err != nil {
 		return err
 	}
@@ -86,7 +89,6 @@ func (w *worker) look(ctx context.Context, wanted ambient.Wanted) (err error) {
 	w.seen.InSets = w.agent.sets.holdsAny(w.uid)
 	if wanted.Enrolled {
 		w.seen.InSets = w.agent.sets.holds(w.uid, w.addresses())
-		w.seen.Undrainable, w.undrained = false, time.Time{}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
@@ -93,7 +94,7 @@ func TestWithdrawalWhereTheHostRefuses(t *testing.T) {
 func TestUndrainablePodLeaves(t *testing.T) {
 	t.Parallel()
 	n, b := newBreakable(t)
-	n.options.DrainTimeout = 100 * time.Millisecond
+	n.options.DrainTimeout = 3 * time.Second // and the pauses between attempts come to lie at 3.15 and 6.35 s
 	pod := n.pod("a")
 	a, _ := n.run()
 	n.proxy()
@@ -102,8 +103,21 @@ func TestUndrainablePodLeaves(t *testing.T) {
 		n.awaitSelection(a, "a")
 		n.connect(pod, 1)
 		b.apply.Store(true)
+		b.remove.Store(true)
+		began := time.Now()
 		n.feed <- told(optedOut("a"))
+		n.awaitPods(a, "that the draining plan is refused", func(pods []Pod) bool {
+			return len(pods) == 1 && pods[0].Step == ambient.StepDrain && pods[0].Err != nil
+		})
+		n.awaitPods(a, "that the removal is refused, too", func(pods []Pod) bool {
+			return len(pods) == 1 && pods[0].Step == ambient.StepRemove && pods[0].Err != nil
+		})
+		n.connect(pod, 1) // goes through the proxy until then
+		b.remove.Store(false)
 		n.awaitRest(a)
+		if took := time.Since(began); took < n.options.DrainTimeout {
+			t.Errorf("the pod is out after %s, want it to have %s", took, n.options.DrainTimeout)
+		}
 		if n.captured(pod) || n.served(pod) || len(n.members())+len(n.records()) > 0 {
 			t.Errorf("captured %t, served %t, members %v, records %v", n.captured(pod), n.served(pod), n.members(), n.records())
 		}

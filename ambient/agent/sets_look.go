@@ -100,14 +100,18 @@ func (s *sets) adopt(ctx context.Context, seen hostState) error {
 // holds mu.
 func (s *sets) takeMembers(seen interception.State) {
 	before := s.owner
-	s.owner, s.has = map[netip.Addr]string{}, map[interception.Family]bool{}
+	s.owner = map[netip.Addr]string{}
 	for _, members := range seen.Owners {
 		maps.Copy(s.owner, members)
 	}
 	s.countLost(before)
+	if s.has == nil {
+		s.has = map[interception.Family]bool{}
+	}
 	maps.DeleteFunc(s.former, func(a netip.Addr, _ []string) bool { return s.owner[a] != before[a] })
 	for _, family := range families() {
-		s.has[family] = slices.ContainsFunc(seen.Objects, func(o interception.Object) bool {
+		// A set that is gone was there: an edit of it has to fail.
+		s.has[family] = s.has[family] || slices.ContainsFunc(seen.Objects, func(o interception.Object) bool {
 			set, is := o.(interception.Set)
 			return is && set.Name == ambient.ProbeSet(family)
 		})

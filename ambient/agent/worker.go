@@ -452,7 +452,11 @@ func (w *worker) failed(ctx context.Context, wanted ambient.Wanted, step ambient
 		w.doubt(wanted, step)
 	}
 	w.publish(wanted, step, err)
-	return w.failures.Next(time.Now())
+	pause := w.failures.Next(time.Now())
+	if step == ambient.StepDrain && !w.undrained.IsZero() { // no longer than the pod's connections would have
+		pause = min(pause, max(0, w.agent.options.DrainTimeout-time.Since(w.undrained)))
+	}
+	return pause
 }
 
 // doubt takes the status "enabled" back from a pod that lacks something, and does not get it.
