@@ -93,17 +93,18 @@ func TestNamespaceOfTheProxyChanges(t *testing.T) {
 	n.wantStatuses(web, ambient.StatusEnabled)
 }
 
-// refusing is an editor of sets that the kernel refuses while it is armed.
+// refusing is an editor of sets that the kernel refuses while it is armed, or so many times.
 type refusing struct {
 	agent.SetEditor
 
 	armed atomic.Bool
+	times atomic.Int32
 }
 
 func (r *refusing) UpdateSet(
 	ctx context.Context, in *interception.Netns, owner interception.Owner, set interception.SetName, edit interception.SetEdit,
 ) error {
-	if r.armed.Load() {
+	if r.armed.Load() || r.times.Add(-1) >= 0 {
 		return errors.New("the kernel refuses the member")
 	}
 	return r.SetEditor.UpdateSet(ctx, in, owner, set, edit)
