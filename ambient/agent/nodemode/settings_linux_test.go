@@ -54,8 +54,8 @@ func TestSettingsAreNotFought(t *testing.T) {
 	}
 }
 
-// TestRefusedEditHasTheHostLookedAt has the kernel refuse some edits while the next look at the host
-// is far away, because another program changes settings: pods join all the same.
+// TestRefusedEditHasTheHostLookedAt has the kernel refuse some edits while the next look at the
+// host is far away, because another program changes settings: pods join all the same.
 func TestRefusedEditHasTheHostLookedAt(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, backends(t)["nftables"])
