@@ -156,7 +156,12 @@ func TestProxyThatWasNotIntroduced(t *testing.T) {
 	n.wantWay(web, proxy, captured)
 	dataplane.armed.Store(false)
 	n.eventually("the newer proxy takes connections", n.holds(web, newer, captured))
-	n.wantStatuses(web, ambient.StatusEnabled, ambient.StatusEnabled) // by each agent
+	n.await("the status of each agent", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return len(n.statuses[web.UID]) > 1
+	})
+	n.wantStatuses(web, ambient.StatusEnabled, ambient.StatusEnabled)
 }
 
 // note adds a proxy of a generation to the state file, as an agent does before it changes anything.
