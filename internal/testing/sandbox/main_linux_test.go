@@ -45,11 +45,11 @@ func helper(verb string) int {
 			return 98
 		}
 	}
-	enter := func() (Info, error) { return Enter(ctx) }
-	if verb == "main-thread-taken" {
-		enter = besideMainThread(enter)
+	if verb == "main-thread-taken" && !keepMainThread() {
+		fmt.Println("the search for the main thread ended without it")
+		return 98
 	}
-	info, err := enter()
+	info, err := Enter(ctx)
 	if err != nil {
 		fmt.Println(err, "canceled:", errors.Is(err, context.Canceled), "forbidden:", errors.As(err, new(*ForbiddenError)))
 		return 99
@@ -82,19 +82,12 @@ func helper(verb string) int {
 	return 0
 }
 
-// besideMainThread keeps the main thread for the calling goroutine, on which main starts, and lets
-// another one enter.
-func besideMainThread(enter func() (Info, error)) func() (Info, error) {
-	runtime.LockOSThread()
-	return func() (info Info, err error) {
-		entered := make(chan struct{})
-		go func() {
-			defer close(entered)
-			info, err = enter()
-		}()
-		<-entered
-		return info, err
-	}
+// keepMainThread has a goroutine keep the main thread. It searches for that thread, because the
+// runtime binds main's goroutine to it only while packages are initialised.
+func keepMainThread() bool {
+	held := make(chan bool)
+	go holdMainThread(held, mostHeldThreads)
+	return <-held
 }
 
 // awaitSignals prints every signal it gets until the second kind of them.
