@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -76,6 +77,29 @@ func TestNodeProxyMarksNothing(t *testing.T) {
 		t.Errorf("the proxy has %d sockets, want three listeners and two ends of a connection of each family, and none with a mark:\n%s",
 			lines, sockets)
 	}
+}
+
+// TestNodeProxyChoosesPortsAsClientsDo looks at the ports from which the proxy connects: the kernel
+// chooses for clients that connect among those at an even distance from the first of the range, and
+// for sockets that are bound before among the others.
+func TestNodeProxyChoosesPortsAsClientsDo(t *testing.T) {
+	t.Parallel()
+	eachFamily(t, func(t *testing.T, family interception.Family) {
+		t.Helper()
+		both := capturedBy(t, ambienttest.NodeProxyOptions{})
+		n, away := both[0], both[1].plain
+		first, _, _ := strings.Cut(sandboxtest.Run(t, n.own.Netns.File(), "", "cat", "/proc/sys/net/ipv4/ip_local_port_range"), "\t")
+		low, err := strconv.Atoi(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 8 {
+			got, err := visit(t, n.web, "tcp", netip.AddrPortFrom(in(away, family), 8080))
+			if err != nil || (int(got.Client.Port())-low)%2 != 0 {
+				t.Errorf("the application sees %v, %v", got, err)
+			}
+		}
+	})
 }
 
 // TestNodeProxyKeepsApart has a connection whose client has the destination's address. With that

@@ -165,9 +165,24 @@ func (s *service) asClient(from *net.TCPConn, to netip.AddrPort) *net.Dialer {
 	dialer := s.plain()
 	if client := addressOf(from.RemoteAddr()).Addr(); client != to.Addr() {
 		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(client, 0))
-		dialer.Control = s.control(func(fd int) error { return foreign(fd, client.Is4()) })
+		dialer.Control = s.control(func(fd int) error { return errors.Join(foreign(fd, client.Is4()), s.choosePort(fd)) })
 	}
 	return dialer
+}
+
+// choosePort has the kernel choose the port of a node's proxy when it connects
+// (IP_BIND_ADDRESS_NO_PORT, ip(7)), as other proxies of this kind do. The kernel then chooses among
+// the same half of the ports as for clients. A proxy in the server's namespace, whose sockets are
+// bound to a port at once, has one of the other half. From the port of the connection that it has
+// accepted it could not connect: the kernel would take the one for the other.
+func (s *service) choosePort(fd int) error {
+	if !s.transparent {
+		return nil
+	}
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1); err != nil { // IPv6, too
+		return fmt.Errorf("have a socket choose its port when it connects: %w", err)
+	}
+	return nil
 }
 
 // connectWithin limits an attempt to connect.
