@@ -62,12 +62,12 @@ func beginUnderLoad(t *testing.T) (a *ambientScenario, server, load *corev1.Pod)
 // the stand-in, and waits until a proxy is ready on each node.
 func (a *ambientScenario) startProxies(flags ...string) {
 	a.t.Helper()
-	a.createProxies("ztunnel", append(flags, "proxy", "ztunnel")...)
+	a.createProxies(scenario.SystemNamespace, "ztunnel", append(flags, "proxy", "ztunnel")...)
 }
 
-// createProxies creates the objects of Istio's ztunnel chart with another image and other
-// arguments, and waits until a proxy is ready on each node.
-func (a *ambientScenario) createProxies(image string, arguments ...string) {
+// createProxies creates the objects of Istio's ztunnel chart in a namespace that exists, with
+// another image and other arguments, and waits until a proxy is ready on each node.
+func (a *ambientScenario) createProxies(namespace, image string, arguments ...string) {
 	a.t.Helper()
 	text, err := os.ReadFile("testdata/ztunnel.yaml")
 	if err != nil {
@@ -81,22 +81,23 @@ func (a *ambientScenario) createProxies(image string, arguments ...string) {
 	for _, argument := range arguments {
 		ours += "        - " + argument + "\n"
 	}
-	changed := strings.NewReplacer(theirs, "image: "+product.TestReference(image, "e2e"), given, ours).Replace(string(text))
+	in := "namespace: " + namespace
+	changed := strings.NewReplacer(theirs, "image: "+product.TestReference(image, "e2e"), given, ours, "namespace: istio-system", in).Replace(string(text))
 	// istiod makes the ConfigMap that is mounted.
-	const certificate = `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "istio-ca-root-cert", "namespace": "istio-system"}}`
+	certificate := `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "istio-ca-root-cert", "namespace": "` + namespace + `"}}`
 	all := append(objectsOf(a.t, certificate), objectsOf(a.t, changed)...)
-	a.Cleanup("remove the proxies", func(ctx context.Context) error { return a.removeProxies(ctx, all) })
+	a.Cleanup("remove the proxies", func(ctx context.Context) error { return a.removeProxies(ctx, namespace, all) })
 	createObjects(a.Scenario, all)
-	a.awaitProxies()
+	a.awaitProxies(namespace)
 }
 
 // removeProxies deletes the proxies' objects, and waits for the end of their pods.
-func (a *ambientScenario) removeProxies(ctx context.Context, all []chart.Object) error {
+func (a *ambientScenario) removeProxies(ctx context.Context, namespace string, all []chart.Object) error {
 	if err := deleteObjects(ctx, a.Scenario, all); err != nil {
 		return err
 	}
 	for {
-		pods, err := a.Cluster.Client.CoreV1().Pods(scenario.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=ztunnel"})
+		pods, err := a.Cluster.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=ztunnel"})
 		if err != nil || len(pods.Items) == 0 {
 			return err
 		}
@@ -109,10 +110,10 @@ func (a *ambientScenario) removeProxies(ctx context.Context, all []chart.Object)
 }
 
 // awaitProxies waits until each node has a ready proxy of the newest generation, and no other.
-func (a *ambientScenario) awaitProxies() {
+func (a *ambientScenario) awaitProxies(namespace string) {
 	a.t.Helper()
 	a.Await("a proxy on each node", func(ctx context.Context) (bool, error) {
-		set, err := a.Cluster.Client.AppsV1().DaemonSets(scenario.SystemNamespace).Get(ctx, "ztunnel", metav1.GetOptions{})
+		set, err := a.Cluster.Client.AppsV1().DaemonSets(namespace).Get(ctx, "ztunnel", metav1.GetOptions{})
 		return err == nil && rolledOut(set, int32(len(a.Cluster.Nodes()))), err
 	})
 }
@@ -134,7 +135,7 @@ func (a *ambientScenario) restart(name string) {
 			Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
-	a.awaitProxies()
+	a.awaitProxies(scenario.SystemNamespace)
 }
 
 // label puts the namespace's pods into ambient mode, or takes them out.

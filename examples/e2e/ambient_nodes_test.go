@@ -45,7 +45,7 @@ func TestAmbientReboot(t *testing.T) {
 	a.awaitEnrolled(true, after)
 	a.expectProbed(after, 0, 1, 2)
 	a.expectRefused(client, after)
-	a.awaitProxies()
+	a.awaitProxies(scenario.SystemNamespace)
 }
 
 // TestAmbientIPv6Only has a node that has IPv6 only, also for its pods. They are enrolled, probes

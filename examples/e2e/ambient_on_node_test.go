@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,7 +32,7 @@ func TestAmbientOnNode(t *testing.T) {
 	load := a.load(server)
 	a.awaitRequests(load)
 	a.expectNotCaptured(load, server)
-	a.createProxies("workload", "transparent")
+	a.createProxies(scenario.SystemNamespace, "workload", "transparent")
 
 	a.label(true)
 	a.awaitCapturedByNode(true, server, load)
@@ -95,20 +96,35 @@ func (a *ambientScenario) expectOnHost(nodes []*cluster.Node, wants ...string) {
 func (a *ambientScenario) expectNothingOnHost(nodes []*cluster.Node) {
 	a.t.Helper()
 	for _, node := range nodes {
-		left := []string{}
-		for _, command := range []string{"nft list ruleset", "ip link", "ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all"} {
-			said, err := node.Run(a.t.Context(), strings.Fields(command)...)
-			if err != nil {
-				a.t.Fatal(err)
-			}
-			for line := range strings.Lines(said) {
-				if strings.Contains(line, "istio") || strings.Contains(line, "meshcni") || strings.Contains(line, "meshin") || strings.Contains(line, "meshout") || strings.Contains(line, "fwmark 0x400/") {
-					left = append(left, command+": "+strings.TrimSpace(line))
-				}
-			}
+		left, err := onHost(a.t.Context(), node, append(wordsOfNodeForm(), "istio", "meshcni")...)
+		if err != nil {
+			a.t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{}, left); diff != "" {
+		if diff := cmp.Diff([]string(nil), left); diff != "" {
 			a.t.Errorf("left on %s (-want +got):\n%s", node.Name, diff)
 		}
 	}
+}
+
+// wordsOfNodeForm are in what the node's form of capture has in the node's namespace, and in
+// nothing else there.
+func wordsOfNodeForm() []string {
+	return []string{"meshin", "meshout", "meshed-v", "fwmark 0x400/"}
+}
+
+// onHost returns what a node's namespace has with one of the words in it: rules, links, policy
+// rules and routes.
+func onHost(ctx context.Context, node *cluster.Node, words ...string) (all []string, err error) {
+	for _, command := range []string{"nft list ruleset", "ip link", "ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all"} {
+		said, err := node.Run(ctx, strings.Fields(command)...)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(said) {
+			if slices.ContainsFunc(words, func(word string) bool { return strings.Contains(line, word) }) {
+				all = append(all, command+": "+strings.TrimSpace(line))
+			}
+		}
+	}
+	return all, nil
 }

@@ -45,7 +45,7 @@ func (a *ambientScenario) tunnel(pods ...*corev1.Pod) {
 			Patch(ctx, "ztunnel", types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
-	a.awaitProxies()
+	a.awaitProxies(scenario.SystemNamespace)
 }
 
 // agent returns what a node's agent says. It needs no API server.

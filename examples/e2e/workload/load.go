@@ -27,7 +27,8 @@ func load(ctx context.Context, stdout io.Writer, url string) error {
 	for turn := 1; ; turn++ {
 		for name, ask := range clients {
 			if err := ask(ctx, url); err != nil && ctx.Err() == nil {
-				if _, err := fmt.Fprintf(stdout, "failed on a %s connection: %v\n", name, err); err != nil {
+				at := time.Now().UTC().Format(time.RFC3339Nano)
+				if _, err := fmt.Fprintf(stdout, "failed on a %s connection: turn %d, at %s: %v\n", name, turn, at, err); err != nil {
 					return err
 				}
 			}
