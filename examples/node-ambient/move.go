@@ -39,36 +39,6 @@ type move struct {
 	over  bool                // the former agent has ended
 }
 
-// leaving is a pod on its way.
-type leaving struct {
-	free      bool // it may be captured out of turn: its sandbox is new, or it was between both forms at the start
-	captured  bool // by the new agent
-	withdrawn bool // the former agent was asked to withdraw it
-	passed    bool // the former agent captures no new connection of it
-
-	// told is set when the agent on the node has asked which proxy takes the pod's tunnels, and the
-	// answer has changed. That agent has obeyed when it tells of the pod after that. With toPods
-	// the node then leaves the tunnels alone (shared), and otherwise it captures them (unshared is
-	// closed).
-	told, shared bool
-	unshared     chan struct{}
-
-	step ambient.Step // what the new agent told last
-}
-
-// hasFailed reports whether the new agent does not capture the pod although it may: it has failed
-// since it told of the pod last, or something else has to be done first. Before it takes a step it
-// tells of that together with an earlier failure.
-func (p *leaving) hasFailed(now agent.Pod) bool {
-	failed := now.Err != nil && (now.Step == "" || now.Step == p.step)
-	return failed || !now.Wanted.Enrolled || now.Seen.Proxy != ambient.ProxyServes
-}
-
-// isCaptured reports whether an agent has captured a pod.
-func isCaptured(pod agent.Pod) bool {
-	return pod.Err == nil && pod.Step == "" && pod.Wanted.Enrolled && pod.Seen.InSets && pod.Seen.Rules == ambient.PlannedRules
-}
-
 func newMove(from *former, fork *fork, log *slog.Logger) *move {
 	m := &move{toPods: from.mode == ambientconf.ModeNode, fork: fork, log: log, news: make(chan struct{}, 1), left: map[string]*leaving{}}
 	for _, uid := range from.pods {
@@ -78,12 +48,14 @@ func newMove(from *former, fork *fork, log *slog.Logger) *move {
 	return m
 }
 
-// held reports whether the new agent must not capture a pod yet.
+// held reports whether the new agent must not capture a pod yet. One that is on its way already, or
+// has lost the former capture, does not wait.
 func (m *move) held(uid string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.left[uid]
-	return p != nil && !p.free && (m.turn != uid || m.toPods && !p.shared)
+	waits := p != nil && !p.free && !p.captured && !p.passed
+	return waits && (m.turn != uid || m.toPods && !p.shared)
 }
 
 // inFormer reports whether the proxy in a pod takes its new connections, where the pods move to the
@@ -110,6 +82,24 @@ func (m *move) inNew(uid string) bool {
 	}
 	p.told = true
 	return true
+}
+
+// keeps reports whether the former form alone captures a pod.
+func (m *move) keeps(uid string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.left[uid]
+	return p != nil && !p.captured
+}
+
+// failure returns why the former agent cannot give up a pod; nil if it can.
+func (m *move) failure(uid string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.left[uid]; p != nil {
+		return p.failure
+	}
+	return nil
 }
 
 // has reports whether the former agent has a pod.
@@ -153,22 +143,17 @@ func (m *move) see(pod agent.Pod) {
 	case isCaptured(pod):
 		p.captured = true
 	case m.turn == pod.UID && !p.captured && p.hasFailed(pod):
-		m.turn, p.told, p.shared = "", false, false // the pod stays in the former form, and others go on
+		m.turn = "" // the pod stays in the former form, and others go on
+		if m.toPods {
+			p.told, p.shared = false, false
+		}
 		m.next.former = append(m.next.former, pod.UID)
 	}
 	p.step = pod.Step
-	if pod.Err == nil && !m.toPods {
+	if isFine(pod) && !m.toPods {
 		p.unshare()
 	}
 	signal(m.news)
-}
-
-// unshare notes that the agent on the node captures the tunnels to the pod, if it was told to.
-func (p *leaving) unshare() {
-	if p.told && !p.shared {
-		p.shared = true
-		close(p.unshared)
-	}
 }
 
 // seeFormer is told how far the former agent is with a pod. Before the proxy in a pod forgets it,
@@ -194,9 +179,10 @@ func (m *move) noteFormer(pod agent.Pod) (unshared chan struct{}) {
 	if p == nil {
 		return nil
 	}
+	m.noteFailure(p, pod)
 	switch {
 	case pod.Wanted.Enrolled:
-		if !p.shared && p.told && pod.Err == nil {
+		if !p.shared && p.told && isFine(pod) {
 			p.shared, m.next.new = true, append(m.next.new, pod.UID)
 		}
 	case pod.Step == "" && pod.Err == nil:
@@ -210,6 +196,19 @@ func (m *move) noteFormer(pod agent.Pod) (unshared chan struct{}) {
 		return nil
 	}
 	return p.unshared
+}
+
+// noteFailure notes why the former agent cannot give up a pod. Other pods need not wait for it: it
+// is captured in the new form, too, or is not to be captured. The caller holds mu.
+func (m *move) noteFailure(p *leaving, pod agent.Pod) {
+	failure := pod.Err
+	if pod.Wanted.Enrolled {
+		failure = nil
+	}
+	if failure != nil && (p.failure == nil || p.failure.Error() != failure.Error()) {
+		m.log.Warn("a pod cannot leave the former form of capture, and others move on", "uid", pod.UID, "step", pod.Step, "error", failure)
+	}
+	p.failure = failure
 }
 
 // gone notes that the former agent does not have a pod any more.
@@ -247,11 +246,11 @@ func (m *move) decide() (next orders, done bool) {
 			p.withdrawn = true
 			m.next.withdraw = append(m.next.withdraw, uid)
 		}
-		busy = busy || !p.passed && (p.captured || uid == m.turn)
+		busy = busy || !p.passed && p.failure == nil && (p.captured || uid == m.turn)
 	}
 	if !busy {
 		m.turn = ""
-		m.queue = slices.DeleteFunc(m.queue, func(uid string) bool { return m.left[uid] == nil || m.left[uid].captured })
+		m.queue = slices.DeleteFunc(m.queue, func(uid string) bool { return !m.left[uid].waits() })
 		if len(m.queue) > 0 {
 			m.turn, m.queue = m.queue[0], m.queue[1:]
 			m.turnLocked(m.turn)

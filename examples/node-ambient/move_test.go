@@ -14,7 +14,10 @@ import (
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/ambient/agent/nodemode"
 	"github.com/meshcni/meshcni/examples/internal/ambientconf"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podnetns"
 )
 
 var errNoRoom = errors.New("no room")
@@ -27,6 +30,7 @@ type moves struct {
 	captured, former map[string]bool // by the agents
 	draining         map[string]bool // by the former agent
 	refused          map[string]bool // by the new agent
+	lack             error           // of all that both agents have done
 }
 
 func newMoves(t *testing.T, mode string, pods int, both ...string) *moves {
@@ -47,7 +51,7 @@ func (m *moves) lookAsFormer(uid string) {
 	m.t.Helper()
 	if m.former[uid] {
 		m.inNew(uid)
-		m.seeFormer(agent.Pod{UID: uid, Wanted: ambient.Wanted{Enrolled: true}})
+		m.seeFormer(agent.Pod{UID: uid, Wanted: ambient.Wanted{Enrolled: true}, Err: m.lack})
 	}
 }
 
@@ -55,7 +59,7 @@ func (m *moves) lookAsFormer(uid string) {
 // that drain.
 func (m *moves) look(uid string) {
 	m.t.Helper()
-	pod := agent.Pod{UID: uid, Wanted: ambient.Wanted{Enrolled: true}, Seen: ambient.Seen{Proxy: ambient.ProxyServes}}
+	pod := agent.Pod{UID: uid, Wanted: ambient.Wanted{Enrolled: true}, Seen: ambient.Seen{Proxy: ambient.ProxyServes}, Err: m.lack}
 	switch {
 	case !m.captured[uid] && m.held(uid):
 		pod.Step = ambient.StepAwaitTurn
@@ -176,6 +180,159 @@ func TestMoveGoesPastARefusedPod(t *testing.T) {
 		if !slices.Equal(withdrawn, []string{"pod-0"}) {
 			t.Errorf("from %s: the former agent has to withdraw %v, want pod-0", mode, withdrawn)
 		}
+	}
+}
+
+// TestMoveWithoutAFamily moves pods with addresses of a family that the node's proxy lacks, which
+// is an error about each of them.
+func TestMoveWithoutAFamily(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{ambientconf.ModeInPod, ambientconf.ModeNode} {
+		m := newMoves(t, mode, 2)
+		m.lack = fmt.Errorf("%w: an address", nodemode.ErrFamily)
+		for range 2 {
+			for uid := range m.former {
+				m.look(uid)
+			}
+			withdrawn, _ := m.settle()
+			if len(withdrawn) != 1 {
+				t.Fatalf("from %s: the former agent has to withdraw %v, want one", mode, withdrawn)
+			}
+			m.leaves(withdrawn[0])
+		}
+		if _, done := m.settle(); !done {
+			t.Errorf("from %s: not done", mode)
+		}
+	}
+}
+
+// TestMoveWithoutTheNewProxy has the new form's proxy go away while pods wait for their turn. None
+// gets it: a pod with the turn may be captured although no proxy serves it.
+func TestMoveWithoutTheNewProxy(t *testing.T) {
+	t.Parallel()
+	m := newMoves(t, ambientconf.ModeInPod, 3)
+	all := []string{"pod-0", "pod-1", "pod-2"}
+	for _, uid := range all {
+		m.look(uid)
+	}
+	for _, uid := range all {
+		m.see(agent.Pod{UID: uid, Wanted: ambient.Wanted{Enrolled: true}, Step: ambient.StepAwaitProxy})
+	}
+	next, _ := m.decide()
+	for _, uid := range all {
+		if !m.held(uid) {
+			t.Errorf("%s may be captured without a proxy; next is %+v", uid, next)
+		}
+	}
+	m.look("pod-1") // the proxy is back
+	if withdrawn, _ := m.settle(); !slices.Equal(withdrawn, []string{"pod-1"}) {
+		t.Errorf("the former agent has to withdraw %v, want pod-1", withdrawn)
+	}
+}
+
+// TestMoveGoesPastAPodThatCannotLeave has a pod that the former agent cannot withdraw: others move
+// on, and operators learn why.
+func TestMoveGoesPastAPodThatCannotLeave(t *testing.T) {
+	t.Parallel()
+	m := newMoves(t, ambientconf.ModeInPod, 2)
+	m.look("pod-0")
+	m.look("pod-1")
+	if withdrawn, _ := m.settle(); !slices.Equal(withdrawn, []string{"pod-0"}) {
+		t.Fatalf("the former agent has to withdraw %v, want pod-0", withdrawn)
+	}
+	m.draining["pod-0"] = true // for look: the next one need not wait for it
+	m.seeFormer(agent.Pod{UID: "pod-0", Step: ambient.StepOpen, Err: errNoRoom})
+	if withdrawn, _ := m.settle(); !slices.Equal(withdrawn, []string{"pod-1"}) {
+		t.Errorf("the former agent has to withdraw %v, want pod-1", withdrawn)
+	}
+	former := known{pods: []string{"pod-0", "pod-1", "pod-2"}}
+	m.from.operators = former
+	status := moving{known{pods: []string{"pod-0"}}, m.move}.Status()
+	var said []string
+	for _, pod := range status.Pods {
+		said = append(said, fmt.Sprintf("%s: %v", pod.UID, pod.Err))
+	}
+	want := []string{"pod-0: the pod cannot leave the former form of capture: no room", "pod-1: <nil>"}
+	if !slices.Equal(said, want) { // the former agent has given pod-2 up
+		t.Errorf("operators are told %q, want %q", said, want)
+	}
+	m.leaves("pod-0")
+	m.leaves("pod-1")
+	if _, done := m.settle(); !done {
+		t.Error("not done")
+	}
+}
+
+// known is an agent that knows pods.
+type known struct {
+	meshAgent
+
+	pods []string
+}
+
+func (k known) Status(...string) (status agent.Status) {
+	for _, uid := range k.pods {
+		status.Pods = append(status.Pods, agent.PodStatus{
+			Pod: agent.Pod{UID: uid, Namespace: "shop", Name: uid}, RuntimeUID: "runtime-" + uid,
+		})
+	}
+	return status
+}
+
+// TestPodThatLeftComesBack has a pod that lost its label in the middle of a move, and gets it
+// again: the former agent captures no new connection of it, so that it waits for no turn.
+func TestPodThatLeftComesBack(t *testing.T) {
+	t.Parallel()
+	m := newMoves(t, ambientconf.ModeInPod, 2)
+	m.look("pod-0")
+	m.settle()
+	m.drains("pod-1")
+	if m.held("pod-1") {
+		t.Error("it waits for its turn")
+	}
+	m = newMoves(t, ambientconf.ModeInPod, 2)
+	m.look("pod-0")
+	m.decide() // it has the turn
+	m.drains("pod-0")
+	for _, proxy := range []ambient.Proxy{ambient.ProxyServes, ambient.ProxyTold, ambient.ProxyTold} { // which goes away
+		m.inFormer("pod-0")
+		m.see(agent.Pod{UID: "pod-0", Wanted: ambient.Wanted{Enrolled: true}, Step: ambient.StepEnter, Seen: ambient.Seen{Proxy: proxy}})
+	}
+}
+
+// TestNewSandboxOfAStaticPod has a runtime that tells another UID than the pod's, or none.
+func TestNewSandboxOfAStaticPod(t *testing.T) {
+	t.Parallel()
+	for _, uid := range []string{"pod-0", "runtime-pod-0", ""} {
+		m := newMoves(t, ambientconf.ModeInPod, 2)
+		of := moving{known{pods: []string{"pod-0", "pod-1"}}, m.move}
+		m.release(of.uidOf(podnetns.Pod{Namespace: "shop", Name: "pod-0", UID: uid}))
+		if m.held("pod-0") || !m.held("pod-1") {
+			t.Errorf("told of %q: pod-0 is held: %t, pod-1: %t", uid, m.held("pod-0"), m.held("pod-1"))
+		}
+	}
+}
+
+// written are the statuses that an annotator was asked for.
+type written []ambient.Status
+
+func (w *written) Annotate(_ interception.Pod, status ambient.Status) { *w = append(*w, status) }
+
+// TestPendingWhileThePodMoves has a pod without a proxy: it is "pending" once the new form captures
+// it.
+func TestPendingWhileThePodMoves(t *testing.T) {
+	t.Parallel()
+	m := newMoves(t, ambientconf.ModeInPod, 1)
+	var got written
+	s := statuses{&got, m.move}
+	pod := interception.Pod{UID: "pod-0"}
+	s.Annotate(pod, ambient.StatusPending)
+	s.Annotate(pod, ambient.StatusEnabled)
+	m.look("pod-0")
+	m.settle()
+	s.Annotate(pod, ambient.StatusPending)
+	if want := (written{ambient.StatusEnabled, ambient.StatusPending}); !slices.Equal(got, want) {
+		t.Errorf("written are %q, want %q", got, want)
 	}
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 
@@ -22,10 +23,48 @@ type moving struct {
 	move *move
 }
 
+// Status implements meshAgent. Of pods that the feed has not told of, the former agent may know. It
+// also knows why a pod cannot leave the former form.
+func (m moving) Status(uids ...string) agent.Status {
+	status := m.meshAgent.Status(uids...)
+	if m.move.isOver() {
+		return status
+	}
+	known := map[string]bool{}
+	for i := range status.Pods {
+		pod := &status.Pods[i]
+		known[pod.UID] = true
+		if err := m.move.failure(pod.UID); err != nil && pod.Err == nil {
+			pod.Err = fmt.Errorf("the pod cannot leave the former form of capture: %w", err)
+		}
+	}
+	for _, pod := range m.move.from.operators.Status(uids...).Pods {
+		if !known[pod.UID] && m.move.has(pod.UID) {
+			status.Pods = append(status.Pods, pod)
+		}
+	}
+	return status
+}
+
 // Enrol implements podAgent: a new sandbox is captured in the new form at once.
 func (m moving) Enrol(ctx context.Context, pod podnetns.Pod, namespace *os.File) (interception.Decision, error) {
-	m.move.release(pod.UID)
+	m.move.release(m.uidOf(pod))
 	return m.move.to.plugin.Enrol(ctx, pod, namespace)
+}
+
+// uidOf returns the UID of the object of a pod that the runtime has told of. A static pod's object
+// has another one than the runtime, and some runtimes tell none.
+func (m moving) uidOf(pod podnetns.Pod) string {
+	if m.move.has(pod.UID) {
+		return pod.UID
+	}
+	for _, known := range m.meshAgent.Status().Pods {
+		same := pod.UID == "" || pod.UID == known.RuntimeUID
+		if same && known.Namespace == pod.Namespace && known.Name == pod.Name {
+			return known.UID
+		}
+	}
+	return pod.UID
 }
 
 // Leave implements podAgent: each agent gives the sandbox up.
@@ -74,7 +113,8 @@ func (m moving) withdrawFormer(ctx context.Context, progress func(agent.Pod), fo
 	return failed
 }
 
-// statuses writes the statuses of the new form. A pod that the former captures is not "pending".
+// statuses writes the statuses of the new form. A pod that the former alone captures is not
+// "pending".
 type statuses struct {
 	agent.Annotator
 
@@ -83,7 +123,7 @@ type statuses struct {
 
 // Annotate implements [agent.Annotator].
 func (s statuses) Annotate(pod interception.Pod, status ambient.Status) {
-	if status == ambient.StatusPending && s.move.has(pod.UID) {
+	if status == ambient.StatusPending && s.move.keeps(pod.UID) {
 		return
 	}
 	s.Annotator.Annotate(pod, status)

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/ambient/agent/nodemode"
+)
+
+// leaving is a pod on its way.
+type leaving struct {
+	free      bool // it may be captured out of turn: its sandbox is new, or it was between both forms at the start
+	captured  bool // by the new agent
+	withdrawn bool // the former agent was asked to withdraw it
+	passed    bool // the former agent captures no new connection of it
+
+	failure error // of the former agent, when it withdrew the pod last; nil if there was none
+
+	// told is set when the agent on the node has asked which proxy takes the pod's tunnels, and the
+	// answer has changed. That agent has obeyed when it tells of the pod after that. With toPods
+	// the node then leaves the tunnels alone (shared), and otherwise it captures them (unshared is
+	// closed).
+	told, shared bool
+	unshared     chan struct{}
+
+	step ambient.Step // what the new agent told last
+}
+
+// hasFailed reports whether the new agent does not capture the pod although it may: it has failed
+// since it told of the pod last, or something else has to be done first. Before it takes a step it
+// tells of that together with an earlier failure.
+func (p *leaving) hasFailed(now agent.Pod) bool {
+	failed := !isFine(now) && (now.Step == "" || now.Step == p.step)
+	return failed || !now.Wanted.Enrolled || now.Seen.Proxy != ambient.ProxyServes
+}
+
+// isFine reports whether an agent has done for a pod what it can. Connections of a family that the
+// proxy lacks are refused, which is an error, but keeps no pod from being captured.
+func isFine(pod agent.Pod) bool { return pod.Err == nil || errors.Is(pod.Err, nodemode.ErrFamily) }
+
+// isCaptured reports whether an agent has captured a pod.
+func isCaptured(pod agent.Pod) bool {
+	return isFine(pod) && pod.Step == "" && pod.Wanted.Enrolled && pod.Seen.InSets && pod.Seen.Rules == ambient.PlannedRules
+}
+
+// waits reports whether the new agent waits for the pod's turn, and for nothing else.
+func (p *leaving) waits() bool { return p != nil && !p.captured && p.step == ambient.StepAwaitTurn }
+
+// unshare notes that the agent on the node captures the tunnels to the pod, if it was told to.
+func (p *leaving) unshare() {
+	if p.told && !p.shared {
+		p.shared = true
+		close(p.unshared)
+	}
+}
