@@ -95,7 +95,7 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 		if err := d.installer.Use(how.options(s)); err != nil {
 			log.Error("new settings are refused; the old ones stay", "error", err)
 		}
-		if d.pods != nil && d.pods.exclude(s.ExcludeNamespaces) {
+		if d.pods != nil && d.pods.use(s) {
 			d.supervisor.Restart(watcher.PartName, "the excluded namespaces have changed")
 		}
 		d.useInAmbientMode(s)

@@ -21,9 +21,10 @@ type podWatch struct {
 	settings   settings.Settings // of the start
 	level      *slog.LevelVar    // of the log
 	executable func() (string, error)
-	deletion   *deletion                // may be nil
-	excluded   atomic.Pointer[[]string] // namespaces, as of now
-	news       chan struct{}            // signals a new report about repair
+	deletion   *deletion                         // may be nil
+	now        atomic.Pointer[settings.Settings] // whose excluded namespaces count
+	config     atomic.Pointer[repairconf.Config] // of the command; nil without repair
+	news       chan struct{}                     // signals a new report about repair
 }
 
 // watcherName is the program of the node-watcher.
@@ -35,7 +36,7 @@ func newPodWatch(env environment, s settings.Settings, log *slog.Logger, level *
 		return nil
 	}
 	w := &podWatch{settings: s, level: level, executable: env.executable, deletion: deleted, news: make(chan struct{}, 1)}
-	w.excluded.Store(&s.ExcludeNamespaces)
+	w.now.Store(&s)
 	dir := filepath.Join(s.RunDir, watcherDirectory)
 	o := watcher.Options{
 		Dir: dir, Log: log, Command: func() ([]string, error) { return w.command(dir) }, OnInstalled: func(bool) {},
@@ -67,7 +68,12 @@ func (w *podWatch) command(dir string) ([]string, error) {
 	if w.deletion != nil && s.InstallationConfigMap != "" {
 		command = append(command, "-installation="+s.PodNamespace+"/"+s.InstallationConfigMap)
 	}
-	if repair := w.repairConfig(); repair != nil {
+	repair, err := w.repairConfig()
+	if err != nil {
+		return nil, err
+	}
+	w.config.Store(repair)
+	if repair != nil {
 		text, err := json.Marshal(repair)
 		if err != nil {
 			return nil, err
@@ -88,20 +94,30 @@ func (w *podWatch) command(dir string) ([]string, error) {
 // repairConfig returns the node-watcher's configuration for repair; nil if repair is off. If the
 // node's proc file system is not mounted, no network namespace is looked at, which
 // [shortfalls] reports.
-func (w *podWatch) repairConfig() *repairconf.Config {
-	config := w.settings.RepairConfig()
-	if config == nil {
-		return nil
+func (w *podWatch) repairConfig() (*repairconf.Config, error) {
+	config, err := w.settings.RepairConfig()
+	if config == nil || err != nil {
+		return nil, err
 	}
-	config.ExcludeNamespaces = *w.excluded.Load()
+	now, err := w.now.Load().RepairConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.ExcludeNamespaces = now.ExcludeNamespaces
 	if config.InPlace != nil && !isProc(config.InPlace.Proc) {
 		config.InPlace = nil
 	}
-	return config
+	return config, nil
 }
 
-// exclude applies the namespaces that are excluded now, so that repair doesn't take their pods for
-// pods that lack their rules. It reports whether the namespaces have changed.
-func (w *podWatch) exclude(namespaces []string) (changed bool) {
-	return !slices.Equal(*w.excluded.Swap(&namespaces), namespaces)
+// use applies the namespaces that the plugin is told to leave alone now, so that repair doesn't
+// take their pods for pods that lack their rules. It reports whether the node-watcher has others.
+func (w *podWatch) use(s settings.Settings) (changed bool) {
+	w.now.Store(&s)
+	has := w.config.Load()
+	if has == nil {
+		return false
+	}
+	now, err := w.repairConfig()
+	return err != nil || !slices.Equal(has.ExcludeNamespaces, now.ExcludeNamespaces)
 }

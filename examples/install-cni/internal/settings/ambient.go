@@ -156,14 +156,18 @@ func (s Settings) AmbientConfig() (*ambientconf.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	plugin, err := s.pluginConfig()
+	if err != nil {
+		return nil, err
+	}
 	config := &ambientconf.Config{
-		Selectors: selectors, ExcludeNamespaces: s.ExcludeNamespaces, ProxyNamespace: s.ambientProxyNamespace(), DNS: a.DNS, Closed: a.Closed,
+		Selectors: selectors, ExcludeNamespaces: plugin.ExcludeNamespaces, ProxyNamespace: s.ambientProxyNamespace(), DNS: a.DNS, Closed: a.Closed,
 		CaptureExisting: a.Existing == existingCapture, NoBranches: !a.Branches, DrainTimeout: string(a.DrainTimeout),
 	}
 	if a.onNode() {
 		config.Mode, config.Way = a.Mode, a.Way
 	}
-	if chosen := (pluginconf.Config{Dataplane: s.PluginDataplane, NativeNFTables: s.NativeNFTables}).Chosen(); chosen != pluginconf.Auto {
+	if chosen := plugin.Chosen(); chosen != pluginconf.Auto {
 		config.Dataplane = chosen
 	}
 	return config, nil

@@ -79,6 +79,16 @@ func (s Settings) Entry() (json.RawMessage, error) {
 	return bytes.TrimSpace(out.Bytes()), nil
 }
 
+// pluginConfig returns what the plugin reads in its entry, which a template may say: the programs
+// on the node leave the same pods alone, and write rules in the same way.
+func (s Settings) pluginConfig() (pluginconf.Config, error) {
+	entry, err := s.Entry()
+	if err != nil {
+		return pluginconf.Config{}, err
+	}
+	return PluginPaths().Parse(entry)
+}
+
 // entry returns the entry from the settings.
 func (s Settings) entry() (entry, error) {
 	e := entry{

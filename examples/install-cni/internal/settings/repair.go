@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
-	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -90,25 +89,28 @@ func outsideTheMesh() []Setting {
 }
 
 // RepairConfig returns the node-watcher's configuration for repair; nil if repair is off.
-func (s Settings) RepairConfig() *repairconf.Config {
+func (s Settings) RepairConfig() (*repairconf.Config, error) {
 	r := s.Repair
 	if !r.Enabled {
-		return nil
+		return nil, nil
+	}
+	plugin, err := s.pluginConfig()
+	if err != nil {
+		return nil, err
 	}
 	limits := repair.DefaultLimits()
 	limits.Writes, limits.Disruptions = r.Writes, r.Disruptions
 	config := &repairconf.Config{
-		ExcludeNamespaces: s.ExcludeNamespaces, AgentNamespace: s.PodNamespace, AgentName: s.AgentName,
+		ExcludeNamespaces: plugin.ExcludeNamespaces, AgentNamespace: s.PodNamespace, AgentName: s.AgentName,
 		SidecarAnnotation: r.SidecarAnnotation, Validator: r.Validator, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
 		Policy: repair.Policy{Rules: r.policy(), Label: r.BrokenPodLabel}, Limits: limits, Resync: r.Resync, ActAtStart: r.ActAtStart,
 		Journal: filepath.Join(s.RunDir, "journal"), Results: filepath.Join(s.CacheDir, "results"),
 	}
 	if r.ProcDir != "" {
 		// A pod without a record is given what the plugin would give it.
-		chosen := pluginconf.Config{Dataplane: s.PluginDataplane, NativeNFTables: s.NativeNFTables}.Chosen()
-		config.InPlace = &repairconf.InPlace{Proc: r.ProcDir, Netns: r.NetnsDirs, Dataplane: chosen}
+		config.InPlace = &repairconf.InPlace{Proc: r.ProcDir, Netns: r.NetnsDirs, Dataplane: plugin.Chosen()}
 	}
-	return config
+	return config, nil
 }
 
 // policy returns the rules, followed by the rule for all other pods.

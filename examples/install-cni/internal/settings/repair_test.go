@@ -3,6 +3,7 @@
 package settings
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +11,15 @@ import (
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
 	"github.com/meshcni/meshcni/repair"
 )
+
+func repairConfig(t *testing.T, s Settings) *repairconf.Config {
+	t.Helper()
+	config, err := s.RepairConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
 
 // TestRepairPolicy has rules before the modes for all other pods.
 func TestRepairPolicy(t *testing.T) {
@@ -33,21 +43,21 @@ func TestRepairPolicy(t *testing.T) {
 			[]repair.Rule{job, {Do: []repair.Mode{repair.ModeLabel}}},
 		},
 	} {
-		config := mustLoad(t, nil, test.args...).RepairConfig()
+		config := repairConfig(t, mustLoad(t, nil, test.args...))
 		if diff := cmp.Diff(test.want, config.Policy.Rules); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", name, diff)
 		}
 	}
-	config := mustLoad(t, nil, "--mounted-proc-dir=/host/proc", "--mounted-netns-dirs=/host/netns", "--dataplane=iptables").RepairConfig()
+	config := repairConfig(t, mustLoad(t, nil, "--mounted-proc-dir=/host/proc", "--mounted-netns-dirs=/host/netns", "--dataplane=iptables"))
 	want := &repairconf.InPlace{Proc: "/host/proc", Netns: []string{"/host/netns"}, Dataplane: "iptables"}
 	if diff := cmp.Diff(want, config.InPlace); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	config = mustLoad(t, nil, "--mounted-proc-dir=").RepairConfig()
+	config = repairConfig(t, mustLoad(t, nil, "--mounted-proc-dir="))
 	if config.InPlace != nil || config.Journal != "/var/run/istio-cni/journal" || config.Results != "/host/var/lib/cni/results" {
 		t.Errorf("without a proc file system: %+v, %s, %s", config.InPlace, config.Journal, config.Results)
 	}
-	if config := mustLoad(t, nil, "--repair-enabled=false").RepairConfig(); config != nil {
+	if config := repairConfig(t, mustLoad(t, nil, "--repair-enabled=false")); config != nil {
 		t.Errorf("got %+v", config)
 	}
 }
@@ -70,10 +80,10 @@ func TestRepairInPlaceIsNoErrorByItself(t *testing.T) {
 			t.Errorf("%v: %v", test.args, got)
 		}
 	}
-	if config := mustLoad(t, nil).RepairConfig(); config.InPlace == nil || config.InPlace.Proc != "/host/proc" {
+	if config := repairConfig(t, mustLoad(t, nil)); config.InPlace == nil || config.InPlace.Proc != "/host/proc" {
 		t.Errorf("by default %+v", config.InPlace)
 	}
-	if config := mustLoad(t, nil, "--mounted-proc-dir=").RepairConfig(); config.InPlace != nil {
+	if config := repairConfig(t, mustLoad(t, nil, "--mounted-proc-dir=")); config.InPlace != nil {
 		t.Errorf("without a directory %+v", config.InPlace)
 	}
 }
@@ -97,8 +107,35 @@ func TestRepairUsesThePluginsDataplane(t *testing.T) {
 		"nftables": {"--native-nftables=true"},
 		"iptables": {"--native-nftables=true", "--dataplane=iptables"},
 	} {
-		if got := mustLoad(t, nil, args...).RepairConfig().InPlace.Dataplane; got != want {
+		if got := repairConfig(t, mustLoad(t, nil, args...)).InPlace.Dataplane; got != want {
 			t.Errorf("%v: %q, want %q", args, got, want)
+		}
+	}
+}
+
+// TestTemplateDecidesForAllPrograms has a template that names what the settings leave out: repair
+// and ambient mode leave the same pods alone as the plugin, and write rules as it does.
+func TestTemplateDecidesForAllPrograms(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"CNI_NETWORK_CONFIG": `{"type":"istio-cni","name":"istio-cni","dataplane":"iptables","exclude_namespaces":["bank"]}`}
+	args := []string{"--ambient-enabled", "--node-name=n", "--pod-namespace=mesh"}
+	for _, test := range []struct {
+		args []string
+		want string
+	}{{nil, "bank"}, {[]string{"--exclude-namespaces=shop"}, "shop"}} {
+		s := mustLoad(t, env, append(args, test.args...)...)
+		forRepair := repairConfig(t, s)
+		forAmbient, err := s.AmbientConfig()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for program, excluded := range map[string][]string{"repair": forRepair.ExcludeNamespaces, "ambient": forAmbient.ExcludeNamespaces} {
+			if !slices.Equal(excluded, []string{test.want}) {
+				t.Errorf("%v: %s leaves %q alone, want %s", test.args, program, excluded, test.want)
+			}
+		}
+		if forRepair.InPlace.Dataplane != "iptables" || forAmbient.Dataplane != "iptables" {
+			t.Errorf("repair writes by %q, ambient mode by %q", forRepair.InPlace.Dataplane, forAmbient.Dataplane)
 		}
 	}
 }
