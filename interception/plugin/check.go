@@ -49,13 +49,13 @@ func (c *call) check(ctx context.Context, args *skel.CmdArgs) (err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.log.Warn("the record of what ADD applied cannot be read; planning anew", "error", err.Error())
 	}
-	ctx, cancel := withTimeout(ctx, conf.Timeout.Duration())
+	within, cancel := withTimeout(ctx, conf.Timeout.Duration())
 	defer cancel()
 	x := examination{c, conf, ref, args.Netns, attachment}
 	if err == nil {
-		return x.compareWithRecord(ctx, record)
+		return x.compareWithRecord(within, record)
 	}
-	return x.compareWithToday(ctx)
+	return x.compareWithToday(ctx, within)
 }
 
 // compareWithRecord compares the rules with what ADD applied. If the pod asks for something else
@@ -89,10 +89,12 @@ func (x examination) compareWithRecord(ctx context.Context, record journal.Recor
 	return nil
 }
 
-// compareWithToday compares the rules with what an ADD would apply now, if there is no record.
-func (x examination) compareWithToday(ctx context.Context) error {
+// compareWithToday compares the rules with what an ADD would apply now, if there is no record. A
+// pod that no source knows passes where an ADD would have let it start. Within is ctx, and ends
+// with the time for a CHECK.
+func (x examination) compareWithToday(ctx, within context.Context) error {
 	request := &Request{Command: "CHECK", Pod: x.ref, Attachment: x.attachment, Netns: x.netns, Config: x.conf.Config, Log: x.log}
-	if decision, decided, err := x.decideAlone(ctx, request); decided || err != nil {
+	if decision, decided, err := x.decideAlone(within, request); decided || err != nil {
 		if decided {
 			x.leaveAlone(decision)
 		}
@@ -103,7 +105,16 @@ func (x examination) compareWithToday(ctx context.Context) error {
 		return err
 	}
 	defer ns.Close() //nolint:errcheck // nothing is written through it
-	plan, why, err := x.planToday(ctx, ns)
+	answer, err := x.learn(within, x.conf, x.ref)
+	switch {
+	case err == nil:
+	case ctx.Err() == nil && x.conf.FailPolicy.Opens(x.ref.Namespace): // and no signal has stopped the plugin
+		x.log.Warn("pod is not checked: no source knows it, and fail_policy is open", "error", err.Error())
+		return nil
+	default:
+		return sourceFailure(err, "")
+	}
+	plan, why, err := x.planOf(ns, answer.Pod)
 	switch {
 	case err != nil:
 		return err
@@ -112,7 +123,7 @@ func (x examination) compareWithToday(ctx context.Context) error {
 		return nil
 	}
 	x.log.Warn("there is no record of what ADD applied: the rules are compared with what the pod asks for now")
-	return x.compare(ctx, ns, plan, x.conf.Chosen())
+	return x.compare(within, ns, plan, x.conf.Chosen())
 }
 
 func (x examination) open() (*interception.Netns, error) {
@@ -130,10 +141,15 @@ func (x examination) planToday(ctx context.Context, ns *interception.Netns) (pla
 	if err != nil {
 		return nil, "", sourceFailure(err, "")
 	}
-	if decision := x.Mesh.Decide(answer.Pod); !decision.Capture {
+	return x.planOf(ns, answer.Pod)
+}
+
+// planOf is planToday of a pod that is known.
+func (x examination) planOf(ns *interception.Netns, pod interception.Pod) (plan *interception.Plan, why string, err error) {
+	if decision := x.Mesh.Decide(pod); !decision.Capture {
 		return nil, decision.String(), nil
 	}
-	redirect, _, err := x.Mesh.Parse(answer.Pod)
+	redirect, _, err := x.Mesh.Parse(pod)
 	if err != nil {
 		return nil, "", parseFailure(x.ref, err)
 	}

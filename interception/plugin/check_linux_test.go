@@ -207,6 +207,8 @@ func TestCHECKWithoutARecordGoesByThePod(t *testing.T) {
 		t.Parallel()
 		n := newNode(t, answer(http.StatusForbidden, ""))
 		n.call("CHECK", n.checked()).mustFail(t, codeForbidden)
+		n.mustPass("CHECK", n.checked(`{"fail_policy": {"default": "open"}}`), "no source knows it, and fail_policy is open")
+		n.call("CHECK", n.checked(`{"fail_policy": {"default": "open", "closed": ["shop"]}}`)).mustFail(t, codeForbidden)
 	})
 }
 

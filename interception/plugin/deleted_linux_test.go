@@ -75,6 +75,26 @@ func TestUsualLimitOfDeleted(t *testing.T) {
 	}
 }
 
+// TestWrongValueAtDEL has a configuration that was mistyped while the pod ran: its record goes, and
+// the hook is told.
+func TestWrongValueAtDEL(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	n.exec("ADD", n.add()).mustSucceed(t)
+	if all := n.attachments(); len(all) != 1 {
+		t.Fatalf("after ADD there are the records %v", all)
+	}
+	o, told := options(), 0
+	o.Deleted = func(context.Context, Request) error {
+		told++
+		return nil
+	}
+	came := n.runAs(t.Context(), o, "DEL", n.add(`{"timeout": 30}`))
+	if all := n.attachments(); came.code != 0 || len(all) > 0 || told != 1 || !strings.Contains(came.stderr, "timeout is a number") {
+		t.Errorf("got %+v, the records %v, and the hook was told %d times", came, all, told)
+	}
+}
+
 // TestDeletedIsNotTold of pods that are certainly not the mesh's, and of nothing that cannot be
 // read.
 func TestDeletedIsNotTold(t *testing.T) {

@@ -5,6 +5,7 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -26,6 +27,10 @@ func (c *call) forget(ctx context.Context) {
 	data, err := io.ReadAll(io.LimitReader(c.Stdin, maxConfig))
 	if err == nil {
 		conf.Config, err = pluginconf.Decode(data)
+	}
+	if errors.Is(err, pluginconf.ErrValue) {
+		c.log.Info("the configuration has a wrong value, and is used without it", "error", err.Error())
+		err = nil
 	}
 	c.runDir = c.Paths.RunDirOf(conf.Config)
 	conf.RunDir = c.runDir
