@@ -199,7 +199,9 @@ func check(ctx context.Context, r plugin.Request, socket string) (_ interception
 		if !pod.Eligible {
 			continue
 		}
-		if wrong := difference(pod); wrong != nil {
+		if isCaptured(pod) && pod.Step != "" {
+			r.Log.Warn("the pod's connections are captured, and its agent is not done with it", "step", pod.Step, "error", waiting(pod))
+		} else if wrong := difference(pod); wrong != nil {
 			return interception.Decision{}, false, &plugin.Error{
 				Code: codeDrift, Step: "compare pod " + r.Pod.String() + " with what the agent of ambient mode observes", Err: wrong,
 				Remedy: "the agent corrects it by itself: if it stays so, see install-cni ambient status " + r.Pod.String(),
@@ -213,11 +215,21 @@ func check(ctx context.Context, r plugin.Request, socket string) (_ interception
 // rulesPlanned is how the agent tells that a pod's rules are as planned.
 const rulesPlanned = "planned"
 
+// isCaptured reports whether no connection of the pod leaves the node without the mesh, whatever
+// its agent waits for. A runtime may make a pod anew whose CHECK fails, which helps nothing while
+// the proxy is away.
+func isCaptured(pod event.PodState) bool {
+	return pod.Managed && pod.Rules == rulesPlanned && pod.InSets
+}
+
+// waiting says why a step is not done.
+func waiting(pod event.PodState) string { return cmp.Or(pod.Error, pod.Refusal, "it takes its time") }
+
 // difference says what is not as wanted of a pod of the mesh; nil if all is.
 func difference(pod event.PodState) error {
 	switch {
 	case pod.Step != "":
-		return fmt.Errorf("step %q is not done: %s", pod.Step, cmp.Or(pod.Error, pod.Refusal, "it takes its time"))
+		return fmt.Errorf("step %q is not done: %s", pod.Step, waiting(pod))
 	case !pod.Managed:
 		return errors.New("the agent has not begun with it")
 	case pod.Rules != rulesPlanned:

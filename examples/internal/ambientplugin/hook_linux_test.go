@@ -233,15 +233,17 @@ func TestCheck(t *testing.T) {
 		pods, answer string
 		decided      bool
 		fails        string
+		warns        bool
 	}{
 		"enrolled":               {pods: enrolled, decided: true},
+		"captured, and waits":    {pods: strings.Replace(enrolled, "{", `{"step": "await-proxy", "inSets": true, `, 1), decided: true, warns: true},
 		"outside":                {pods: `{"uid": "7f0b", "reason": "not-selected"}`},
 		"unknown":                {},
 		"waits":                  {pods: strings.Replace(enrolled, "{", `{"step": "serve", "error": "no proxy has ever connected", `, 1), fails: "no proxy has ever connected"},
 		"refused":                {pods: strings.Replace(enrolled, "{", `{"step": "serve", "refusal": "no such identity", `, 1), fails: "no such identity"},
 		"not begun":              {pods: strings.Replace(enrolled, `"managed": true, `, "", 1), fails: "has not begun"},
 		"other rules":            {pods: strings.Replace(enrolled, "planned", "other", 1), fails: `its rules are "other"`},
-		"an agent that is older": {answer: "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"},
+		"an agent that is older": {answer: "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", warns: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -263,7 +265,7 @@ func TestCheck(t *testing.T) {
 			if err != nil && (!errors.As(err, &failure) || failure.Code != 220 || !strings.Contains(err.Error(), test.fails)) {
 				t.Errorf("Before = %v, want %q", err, test.fails)
 			}
-			if warned := strings.Contains(n.log.String(), "level=WARN"); warned != (test.answer != "") {
+			if warned := strings.Contains(n.log.String(), "level=WARN"); warned != test.warns {
 				t.Errorf("the log is %q", n.log)
 			}
 		})
