@@ -208,7 +208,8 @@ const (
 type Status struct {
 	// Scanned reports that every pod that existed at the start has been looked at.
 	Scanned bool
-	// Pods is the number of pods with each verdict.
+	// Pods is the number of pods with each verdict. Pods that have failed do not count: they are
+	// reported and dealt with, but send nothing any more.
 	Pods map[repair.Verdict]int
 	// Done is how often each mode had each result.
 	Done map[ModeResult]int
@@ -234,7 +235,7 @@ func (c *Controller) Status() Status {
 		Scanned: c.synced && len(c.initial) == 0, Pods: map[repair.Verdict]int{}, Done: maps.Clone(c.done), EventsFailed: c.eventsFailed,
 	}
 	for _, p := range c.patients {
-		if p.finding.verdict != "" {
+		if p.finding.verdict != "" && !p.failed {
 			s.Pods[p.finding.verdict]++
 		}
 		if p.waiting != "" {

@@ -47,6 +47,7 @@ type patient struct {
 	reportedAt time.Time
 	waiting    string // the limit that it waits for, or empty
 	unseen     bool
+	failed     bool      // all of its containers have ended, and its network with them
 	known      bool      // a record of it was read
 	missing    time.Time // since when a pod that may be ending has no record
 }

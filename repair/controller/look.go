@@ -156,8 +156,9 @@ func (c *Controller) diagnose(ctx context.Context, pod repair.Pod, p *patient) (
 	f = repair.Diagnose(pod, criteria)
 	c.mu.Lock()
 	round, looked := c.round, p.round
+	p.failed = pod.Phase == repair.PhaseFailed
 	c.mu.Unlock()
-	if c.options.Namespaces == nil || !worthLooking(f, looked < round) {
+	if c.options.Namespaces == nil || pod.Phase == repair.PhaseFailed || !worthLooking(f, looked < round) {
 		return f, nil
 	}
 	unseen = c.inNamespace(ctx, "look at", func(ctx context.Context) (err error) {

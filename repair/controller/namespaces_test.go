@@ -156,6 +156,32 @@ func TestUnseen(t *testing.T) {
 	}
 }
 
+// TestFailedPod has a pod of a Job whose validator made it fail: it is reported, but has no
+// namespace to look at, and does not count among the pods that bypass the mesh.
+func TestFailedPod(t *testing.T) {
+	t.Parallel()
+	n := newNamespaces(t, "job-0")
+	n.blind["job-0"] = errors.New("it has no namespace any more")
+	o := options(repair.ModeReport)
+	o.Namespaces = n
+	failed := pod("job-0")
+	failed.Object = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "shop", "name": "job-0", "uid": "uid-job-0",
+"annotations": {"sidecar.istio.io/status": "{}"}, "labels": {"security.istio.io/tlsMode": "istio"}},
+"spec": {"nodeName": "a", "restartPolicy": "Never", "initContainers": [{"name": "istio-validation"}],
+"containers": [{"name": "app"}, {"name": "istio-proxy"}]},
+"status": {"phase": "Failed", "podIPs": [{"ip": "10.244.0.7"}], "initContainerStatuses": [
+{"name": "istio-validation", "state": {"terminated": {"exitCode": 126}}}]}}`
+	f := start(t, o, failed)
+	f.awaitScan(t)
+	f.await(t, "told", func() bool { return len(f.told()) > 0 })
+	if outcome := f.told()[0]; outcome.Finding.Verdict != repair.Broken || outcome.Unseen != nil {
+		t.Errorf("it is told %+v", outcome)
+	}
+	if s := f.Status(); s.Unseen != 0 || s.Pods[repair.Broken] != 0 {
+		t.Errorf("the status is %+v", s)
+	}
+}
+
 // TestNotRepaired reports the reason.
 func TestNotRepaired(t *testing.T) {
 	t.Parallel()
