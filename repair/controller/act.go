@@ -45,7 +45,7 @@ func (c *Controller) repair(ctx context.Context, pod repair.Pod, p *patient, a r
 	}
 	err := c.inNamespace(ctx, "repair", func(ctx context.Context) error { return c.options.Namespaces.Repair(ctx, pod, a.Plan) })
 	c.mu.Lock()
-	p.round = 0
+	p.round, p.unrepaired = 0, err
 	c.mu.Unlock()
 	if err == nil {
 		c.queue.Add(pod.Namespace + "/" + pod.Name)

@@ -47,6 +47,7 @@ type patient struct {
 	reportedAt time.Time
 	waiting    string // the limit that it waits for, or empty
 	unseen     bool
+	unrepaired error     // why it was not repaired in place the last time; nil if it was
 	failed     bool      // all of its containers have ended, and its network with them
 	known      bool      // a record of it was read
 	missing    time.Time // since when a pod that may be ending has no record

@@ -221,9 +221,9 @@ func (c *Controller) noted(p *patient, o Outcome) (isNew bool) {
 // it. As long as the namespace could not be looked at, only the last attempt changes anything: the
 // preferred mode may need it.
 func (c *Controller) decide(pod repair.Pod, p *patient, o Outcome, last bool) (action repair.Action, pause time.Duration) {
-	action = repair.Decide(pod, o.Finding, c.options.Policy)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	action = c.prefer(pod, p, o.Finding, last)
 	switch {
 	case !writes(action.Do):
 		return action, 0
@@ -243,6 +243,17 @@ func (c *Controller) decide(pod repair.Pod, p *patient, o Outcome, last bool) (a
 	default:
 		return reportInstead(action, err.Error()), 0
 	}
+}
+
+// prefer returns what the policy says. A pod that could not be repaired in place gets the next mode
+// of its rule at the last attempt.
+func (c *Controller) prefer(pod repair.Pod, p *patient, f repair.Finding, last bool) repair.Action {
+	action := repair.Decide(pod, f, c.options.Policy)
+	if action.Do != repair.ModeRepair || !last || p.unrepaired == nil {
+		return action
+	}
+	f.Plan, f.NoPlan = nil, "that has failed again and again: "+p.unrepaired.Error()
+	return repair.Decide(pod, f, c.options.Policy)
 }
 
 // everyOf returns how often a limit that all pods share allows something; 0 for a limit that is the
