@@ -51,6 +51,28 @@ func TestRepair(t *testing.T) {
 	}
 }
 
+// TestRepairObeysTheTemplate has namespaces that only the template for the plugin's entry excludes:
+// the plugin leaves their pods alone, and so does repair. It learns of a new template.
+func TestRepairObeysTheTemplate(t *testing.T) {
+	t.Parallel()
+	n := newReadyNode(t)
+	cluster := clusterFor(t, n)
+	cluster.Put(brokenPod("shop", "cart"), brokenPod("bank", "till"))
+	template := func(excluded string) map[string]string {
+		return map[string]string{"cni_network_config": `{"type": "istio-cni", "name": "istio-cni", "exclude_namespaces": ["` + excluded + `"]}`}
+	}
+	n.configMap(template("bank"))
+	delete(n.env, "EXCLUDE_NAMESPACES")
+	n.env["REPAIR_LABEL_PODS"] = "true"
+	p := n.startReady()
+	p.waitLine("from=node-watcher", "pod=shop/cart", "action=label", "result=success")
+	if till, _ := cluster.Pod("bank", "till"); len(till.Labels) != 0 {
+		t.Errorf("a pod that the plugin leaves alone has the labels %v", till.Labels)
+	}
+	n.configMap(template("none"))
+	p.waitLine("from=node-watcher", "pod=bank/till", "action=label", "result=success")
+}
+
 // TestReportsWithoutCapabilities: a daemon without any capability reports a pod that was started
 // without the plugin, by the records alone.
 func TestReportsWithoutCapabilities(t *testing.T) {
