@@ -10,7 +10,12 @@ import (
 	"github.com/meshcni/meshcni/ambient/agent/nodemode"
 )
 
-// leaving is a pod on its way.
+// leaving is a pod on its way. Free ones go without a turn.
+//
+//	in the former form ──turn──> may be captured ──captured──> in both forms, withdrawn
+//	        ^                          │                              │
+//	        └───────hasFailed──────────┘                              v
+//	                  not left any more <── gone ── passed: its old connections drain
 type leaving struct {
 	free      bool // it may be captured out of turn: its sandbox is new, or it was between both forms at the start
 	captured  bool // by the new agent
