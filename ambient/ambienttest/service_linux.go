@@ -172,9 +172,10 @@ func (s *service) asClient(from *net.TCPConn, to netip.AddrPort) *net.Dialer {
 
 // choosePort has the kernel choose the port of a node's proxy when it connects
 // (IP_BIND_ADDRESS_NO_PORT, ip(7)), as other proxies of this kind do. The kernel then chooses among
-// the same half of the ports as for clients. A proxy in the server's namespace, whose sockets are
-// bound to a port at once, has one of the other half. From the port of the connection that it has
-// accepted it could not connect: the kernel would take the one for the other.
+// the same half of the ports as for clients. A proxy in the server's namespace binds its sockets
+// before it connects, so the kernel gives it a port of the other half. If both proxies had the same
+// port, the second could not connect, because the kernel would take its connection for the first
+// one.
 func (s *service) choosePort(fd int) error {
 	if !s.transparent {
 		return nil

@@ -45,7 +45,10 @@ func (c *Controller) repair(ctx context.Context, pod repair.Pod, p *patient, a r
 	}
 	err := c.inNamespace(ctx, "repair", func(ctx context.Context) error { return c.options.Namespaces.Repair(ctx, pod, a.Plan) })
 	c.mu.Lock()
-	p.round, p.unrepaired = 0, err
+	p.round, p.unrepaired, p.unrepairedBy = 0, p.unrepaired+1, err
+	if err == nil {
+		p.unrepaired = 0
+	}
 	c.mu.Unlock()
 	if err == nil {
 		c.queue.Add(pod.Namespace + "/" + pod.Name)

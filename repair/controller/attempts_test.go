@@ -129,7 +129,7 @@ func brokenObject(t *testing.T) *nodepods.Object {
 			"nodeName": "a", "initContainers": [{"name": "istio-validation"}], "containers": [{"name": "istio-proxy", "args": ["proxy", "sidecar"]}]
 		},
 		"status": {
-			"phase": "Pending", "initContainerStatuses": [{"name": "istio-validation", "state": {"terminated": {"exitCode": 126}}}]
+			"phase": "Pending", "podIPs": [{"ip": "10.244.0.7"}], "initContainerStatuses": [{"name": "istio-validation", "state": {"terminated": {"exitCode": 126}}}]
 		}
 	}`), &o); err != nil {
 		t.Fatal(err)

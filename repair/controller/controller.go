@@ -47,10 +47,13 @@ type patient struct {
 	reportedAt time.Time
 	waiting    string // the limit that it waits for, or empty
 	unseen     bool
-	unrepaired error     // why it was not repaired in place the last time; nil if it was
 	failed     bool      // all of its containers have ended, and its network with them
 	known      bool      // a record of it was read
 	missing    time.Time // since when a pod that may be ending has no record
+	// unrepaired is how often a repair in place has failed since the pod last changed, was repaired,
+	// or had its turn, and unrepairedBy is the last such error.
+	unrepaired   int
+	unrepairedBy error
 }
 
 // summary is what distinguishes findings.
@@ -149,6 +152,9 @@ func (c *Controller) rounds(ctx context.Context) {
 func (c *Controller) Scan() {
 	c.mu.Lock()
 	c.round++
+	for _, p := range c.patients {
+		p.unrepaired = 0
+	}
 	c.mu.Unlock()
 	for _, key := range c.options.Informer.GetStore().ListKeys() {
 		c.queue.Forget(key)
@@ -164,6 +170,9 @@ func (c *Controller) added(object any, initial bool) {
 	c.mu.Lock()
 	if initial {
 		c.initial[key] = true
+	}
+	if p := c.patients[key]; p != nil {
+		p.unrepaired = 0
 	}
 	c.mu.Unlock()
 	c.queue.Forget(key) // it has changed, and gets all its attempts again

@@ -223,7 +223,7 @@ func (c *Controller) noted(p *patient, o Outcome) (isNew bool) {
 func (c *Controller) decide(pod repair.Pod, p *patient, o Outcome, last bool) (action repair.Action, pause time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	action = c.prefer(pod, p, o.Finding, last)
+	action = c.prefer(pod, p, o.Finding)
 	switch {
 	case !writes(action.Do):
 		return action, 0
@@ -245,14 +245,14 @@ func (c *Controller) decide(pod repair.Pod, p *patient, o Outcome, last bool) (a
 	}
 }
 
-// prefer returns what the policy says. A pod that could not be repaired in place gets the next mode
-// of its rule at the last attempt.
-func (c *Controller) prefer(pod repair.Pod, p *patient, f repair.Finding, last bool) repair.Action {
+// prefer returns what the policy says. If all attempts but the last failed to repair the pod in
+// place, the last one uses the next mode of its rule.
+func (c *Controller) prefer(pod repair.Pod, p *patient, f repair.Finding) repair.Action {
 	action := repair.Decide(pod, f, c.options.Policy)
-	if action.Do != repair.ModeRepair || !last || p.unrepaired == nil {
+	if action.Do != repair.ModeRepair || p.unrepaired < attempts-1 {
 		return action
 	}
-	f.Plan, f.NoPlan = nil, "that has failed again and again: "+p.unrepaired.Error()
+	f.Plan, f.NoPlan = nil, fmt.Sprintf("that has failed %d times, the last time with: %v", p.unrepaired, p.unrepairedBy)
 	return repair.Decide(pod, f, c.options.Policy)
 }
 

@@ -195,24 +195,6 @@ func TestNotRepaired(t *testing.T) {
 	f.wantEvents(t, [3]string{"RepairBrokenPod", "web-0", "repair failed: it is the host's namespace"})
 }
 
-// TestNotRepairedAgainAndAgain has a pod that cannot be repaired in place, and a rule that then has
-// it deleted.
-func TestNotRepairedAgainAndAgain(t *testing.T) {
-	t.Parallel()
-	n := newNamespaces(t, "web-0")
-	n.stubborn = errors.New("it is the host's namespace")
-	o := options(repair.ModeRepair, repair.ModeDelete)
-	o.Namespaces, o.ActAtStart = n, true
-	f := start(t, o, pod("web-0"))
-	f.awaitDone(t, repair.ModeDelete, controller.ResultSuccess, 1)
-	if failed := f.Status().Done[controller.ModeResult{Mode: repair.ModeRepair, Result: controller.ResultFail}]; failed < 2 {
-		t.Errorf("it was to be repaired %d times", failed)
-	}
-	if _, found := f.cluster.Pod("shop", "web-0"); found {
-		t.Error("it was not deleted")
-	}
-}
-
 // TestMessagesAreBounded cuts a message that is too long for an event, and marks the cut.
 func TestMessagesAreBounded(t *testing.T) {
 	t.Parallel()
