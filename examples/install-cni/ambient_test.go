@@ -12,7 +12,6 @@ import (
 
 	"github.com/meshcni/meshcni/ambient/agent/event"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/ambientpart"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/examples/internal/ambientconf"
 )
 
@@ -29,16 +28,7 @@ func TestAmbientCommand(t *testing.T) {
 		if way != "" {
 			n.env["AMBIENT_WAY"] = way
 		}
-		env := n.environment(io.Discard)
-		command := newCommand(env)
-		if err := command.ParseFlags(nil); err != nil {
-			t.Fatal(err)
-		}
-		loaded, err := settings.Load(command, env.environ)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, err := newAmbientMode(env, loaded.Settings, slog.New(slog.DiscardHandler), new(slog.LevelVar), ambientpart.Options{})
+		a, err := newAmbientMode(n.environment(io.Discard), n.settings(), slog.New(slog.DiscardHandler), new(slog.LevelVar), ambientpart.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -84,7 +84,10 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 	state.LogTo(log)
 	d := &daemon{env: env, settings: s, log: log, state: state, kept: make(chan struct{}, 1)}
 	d.deletion, d.memory = newDeletion(s, env.now, log), footprint.NewTrimmer(env.trimAfter, footprint.Percent{}, env.trim, log)
-	d.pods = newPodWatch(env, s, log, level, d.deletion)
+	var err error
+	if d.pods, err = newPodWatch(env, s, log, level, d.deletion); err != nil {
+		return nil, err
+	}
 	how := env.installation(log, s)
 	if err := d.newInstaller(how.options(s)); err != nil {
 		return nil, err
@@ -95,9 +98,7 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 		if err := d.installer.Use(how.options(s)); err != nil {
 			log.Error("new settings are refused; the old ones stay", "error", err)
 		}
-		if d.pods != nil && d.pods.use(s) {
-			d.supervisor.Restart(watcher.PartName, "the excluded namespaces have changed")
-		}
+		d.useInRepair(s)
 		d.useInAmbientMode(s)
 	})
 	d.metrics = metrics.New(env.version, state)
@@ -120,6 +121,20 @@ func (d *daemon) prepareAmbientMode(level *slog.LevelVar) (err error) {
 		OnRequest: counts.Request, OnFailure: counts.Failed, OnCount: counts.Count,
 	})
 	return err
+}
+
+// useInRepair applies settings that have changed.
+func (d *daemon) useInRepair(s settings.Settings) {
+	if d.pods == nil {
+		return
+	}
+	changed, err := d.pods.use(s)
+	if err != nil {
+		d.log.Error("new settings are refused; the old ones stay in repair", "error", err)
+	}
+	if changed {
+		d.supervisor.Restart(watcher.PartName, "the settings of repair have changed")
+	}
 }
 
 // useInAmbientMode applies settings that have changed.

@@ -122,3 +122,39 @@ func TestDataplaneChanges(t *testing.T) {
 		n.wantDataplane(test.setting, test.build)
 	}
 }
+
+// TestTemplatesDataplane has the dataplane in nothing but the template for the entry: the choice
+// obeys it, as repair and ambient mode do, and the build is the one that it needs.
+func TestTemplatesDataplane(t *testing.T) {
+	t.Parallel()
+	n := newDataplaneNode(t, true)
+	template := func(dataplane string) {
+		n.configMap(map[string]string{"cni_network_config": `{"type": "istio-cni", "dataplane": "` + dataplane + `"}`})
+	}
+	template("iptables")
+	n.startReady()
+	n.wantDataplane("iptables", "the plugin with iptables")
+	n.wantSameDataplane()
+	template("nftables")
+	n.until("the configuration to change", n.netDir, func() bool { return n.entry().Dataplane == "nftables" })
+	n.until("the build to change", n.binDir, func() bool { return n.read(n.binDir, "istio-cni") == "the plugin" })
+	n.wantSameDataplane()
+}
+
+// wantSameDataplane checks that repair and ambient mode write rules as the installed plugin.
+func (n *testNode) wantSameDataplane() {
+	n.t.Helper()
+	s := n.settings("--node-name=n")
+	s.Ambient.Enabled = true
+	forRepair, err := s.RepairConfig()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	forAmbient, err := s.AmbientConfig()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if plugin := n.entry().Dataplane; forRepair.InPlace.Dataplane != plugin || forAmbient.Dataplane != plugin {
+		n.t.Errorf("the plugin writes by %q, repair by %q, ambient mode by %q", plugin, forRepair.InPlace.Dataplane, forAmbient.Dataplane)
+	}
+}

@@ -157,7 +157,7 @@ func TestTheTemplateIsWatched(t *testing.T) {
 	n.configMap(map[string]string{"template": fmt.Sprintf(template, "debug")})
 	n.until("the new template is taken", n.netDir, has(`"debug"`))
 	n.configMap(map[string]string{"template": `{"type": "__NOTHING__"}`})
-	p.untilLogged("a new entry of the plugin is refused; the old one stays")
+	p.untilLogged("a new value is refused; the old one stays")
 	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
 	n.until("the old entry is restored", n.netDir, has(`"debug"`))
 	p.waitReady()

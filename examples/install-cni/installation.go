@@ -61,20 +61,23 @@ const withIPTables = settings.PluginType + "-iptables"
 const watcherDirectory = "node-watcher"
 
 func (i installation) options(s settings.Settings) installer.Options {
+	plugin, err := s.PluginConfig() // an unusable template does not keep an uninstall from its work
 	return installer.Options{
 		Want: reconciler.Want{
 			Plugin: conflist.Plugin{Type: settings.PluginType}, Mode: s.InstallMode(), Primary: s.Primary(), ByName: s.FixedDefaultNetwork,
 			File: s.ConfFile(), FileMode: s.ConfMode(), Runtime: s.Runtime,
 		},
 		Entry: func(ctx context.Context) (json.RawMessage, error) {
+			if err != nil {
+				return nil, err
+			}
 			chosen := s
-			chosen.PluginDataplane = i.dataplane(ctx, s).Setting
+			chosen.PluginDataplane = i.dataplane(ctx, s, plugin).Setting
 			return chosen.Entry()
 		},
-		EntryDirs: templateDirs(s),
 		SourceDir: s.SourceDir, Builds: []string{settings.PluginType, withIPTables},
 		Build: func(ctx context.Context) string {
-			if i.dataplane(ctx, s).IPTables {
+			if i.dataplane(ctx, s, plugin).IPTables {
 				return withIPTables
 			}
 			return settings.PluginType
@@ -92,17 +95,9 @@ func (i installation) options(s settings.Settings) installer.Options {
 	}
 }
 
-// templateDirs returns the directory of the template file for the plugin's entry, if there is one.
-func templateDirs(s settings.Settings) []string {
-	if s.TemplateFile == "" {
-		return nil
-	}
-	return []string{filepath.Dir(s.TemplateFile)}
-}
-
-// dataplane returns how the plugin writes rules.
-func (i installation) dataplane(ctx context.Context, s settings.Settings) dataplane.Choice {
-	setting := pluginconf.Config{Dataplane: s.PluginDataplane, NativeNFTables: s.NativeNFTables}.Chosen()
+// dataplane returns how the plugin writes rules whose entry, without a choice, is parsed as plugin.
+func (i installation) dataplane(ctx context.Context, s settings.Settings, plugin pluginconf.Config) dataplane.Choice {
+	setting := plugin.Chosen()
 	if i.chooser == nil {
 		return dataplane.Choice{Setting: s.PluginDataplane, IPTables: setting == pluginconf.IPTables}
 	}

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"path/filepath"
-	"slices"
+	"reflect"
 	"sync/atomic"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
@@ -21,22 +21,40 @@ type podWatch struct {
 	settings   settings.Settings // of the start
 	level      *slog.LevelVar    // of the log
 	executable func() (string, error)
-	deletion   *deletion                         // may be nil
-	now        atomic.Pointer[settings.Settings] // whose excluded namespaces count
-	config     atomic.Pointer[repairconf.Config] // of the command; nil without repair
-	news       chan struct{}                     // signals a new report about repair
+	deletion   *deletion                  // may be nil
+	now        atomic.Pointer[podConfigs] // for the next start
+	news       chan struct{}              // signals a new report about repair
+}
+
+// podConfigs are the node-watcher's configurations, as the current settings have them.
+type podConfigs struct {
+	repair  *repairconf.Config // nil if repair is off
+	ambient string             // an ambientconf.Config; empty if ambient mode is off
+}
+
+func newPodConfigs(s settings.Settings) (*podConfigs, error) {
+	repair, err := s.RepairConfig()
+	if err != nil {
+		return nil, err
+	}
+	ambient, err := ambientText(s)
+	return &podConfigs{repair, ambient}, err
 }
 
 // watcherName is the program of the node-watcher.
 const watcherName = "node-watcher"
 
 // newPodWatch returns nil if the node's name is not known.
-func newPodWatch(env environment, s settings.Settings, log *slog.Logger, level *slog.LevelVar, deleted *deletion) *podWatch {
+func newPodWatch(env environment, s settings.Settings, log *slog.Logger, level *slog.LevelVar, deleted *deletion) (*podWatch, error) {
 	if s.NodeName == "" {
-		return nil
+		return nil, nil
+	}
+	configs, err := newPodConfigs(s)
+	if err != nil {
+		return nil, err
 	}
 	w := &podWatch{settings: s, level: level, executable: env.executable, deletion: deleted, news: make(chan struct{}, 1)}
-	w.now.Store(&s)
+	w.now.Store(configs)
 	dir := filepath.Join(s.RunDir, watcherDirectory)
 	o := watcher.Options{
 		Dir: dir, Log: log, Command: func() ([]string, error) { return w.command(dir) }, OnInstalled: func(bool) {},
@@ -46,7 +64,7 @@ func newPodWatch(env environment, s settings.Settings, log *slog.Logger, level *
 		o.OnInstalled = deleted.hear
 	}
 	w.Watcher = watcher.New(o)
-	return w
+	return w, nil
 }
 
 // command returns the node-watcher's command line, with the values that the plugin's kubeconfig is
@@ -68,22 +86,16 @@ func (w *podWatch) command(dir string) ([]string, error) {
 	if w.deletion != nil && s.InstallationConfigMap != "" {
 		command = append(command, "-installation="+s.PodNamespace+"/"+s.InstallationConfigMap)
 	}
-	repair, err := w.repairConfig()
-	if err != nil {
-		return nil, err
-	}
-	w.config.Store(repair)
-	if repair != nil {
-		text, err := json.Marshal(repair)
+	now := w.now.Load()
+	if now.repair != nil {
+		text, err := json.Marshal(mountedOnly(*now.repair))
 		if err != nil {
 			return nil, err
 		}
 		command = append(command, "-repair="+string(text))
 	}
-	if text, err := ambientText(s); err != nil {
-		return nil, err
-	} else if text != "" {
-		command = append(command, "-feed="+feedSocket(s), "-ambient="+text)
+	if now.ambient != "" {
+		command = append(command, "-feed="+feedSocket(s), "-ambient="+now.ambient)
 	}
 	if s.SkipTLSVerify {
 		return append(command, "-skip-tls-verify"), nil
@@ -91,33 +103,24 @@ func (w *podWatch) command(dir string) ([]string, error) {
 	return append(command, "-ca-file="+s.CAPath()), nil
 }
 
-// repairConfig returns the node-watcher's configuration for repair; nil if repair is off. If the
-// node's proc file system is not mounted, no network namespace is looked at, which
-// [shortfalls] reports.
-func (w *podWatch) repairConfig() (*repairconf.Config, error) {
-	config, err := w.settings.RepairConfig()
-	if config == nil || err != nil {
-		return nil, err
-	}
-	now, err := w.now.Load().RepairConfig()
-	if err != nil {
-		return nil, err
-	}
-	config.ExcludeNamespaces = now.ExcludeNamespaces
+// mountedOnly returns the configuration without a look into network namespaces if the node's proc
+// file system is not mounted, which [shortfalls] reports.
+func mountedOnly(config repairconf.Config) repairconf.Config {
 	if config.InPlace != nil && !isProc(config.InPlace.Proc) {
 		config.InPlace = nil
 	}
-	return config, nil
+	return config
 }
 
-// use applies the namespaces that the plugin is told to leave alone now, so that repair doesn't
-// take their pods for pods that lack their rules. It reports whether the node-watcher has others.
-func (w *podWatch) use(s settings.Settings) (changed bool) {
-	w.now.Store(&s)
-	has := w.config.Load()
-	if has == nil {
-		return false
+// use takes settings that have changed, and reports whether the node-watcher has to be started
+// again: it takes what repair works with at its start. What it does for ambient mode depends on no
+// live setting. After an error it goes on as it is. A node-watcher that is being started meanwhile
+// may be started twice, but never stays with the earlier settings.
+func (w *podWatch) use(s settings.Settings) (changed bool, err error) {
+	next, err := newPodConfigs(s)
+	if err != nil {
+		return false, err
 	}
-	now, err := w.repairConfig()
-	return err != nil || !slices.Equal(has.ExcludeNamespaces, now.ExcludeNamespaces)
+	before := w.now.Swap(next)
+	return !reflect.DeepEqual(before.repair, next.repair), nil
 }

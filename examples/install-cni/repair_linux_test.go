@@ -51,6 +51,24 @@ func TestRepair(t *testing.T) {
 	}
 }
 
+// entryExcluding returns a template for the plugin's entry in which only a namespace is excluded.
+func entryExcluding(namespace string) string {
+	return `{"type": "istio-cni", "name": "istio-cni", "exclude_namespaces": ["` + namespace + `"]}`
+}
+
+// wantTillAlone waits until repair has looked at all pods, and checks that it left alone pod till,
+// which was not captured.
+func (p *process) wantTillAlone(cluster *fakecluster.Cluster) {
+	p.node.t.Helper()
+	p.waitLog("all pods were looked at", func() bool {
+		_, body := get(p.node.t, "http://"+p.address(":15014")+"/metrics")
+		return strings.Contains(body, "\nmeshcni_repair_scan_complete 1\n") && strings.Contains(body, "\n"+`meshcni_repair_pods{verdict="broken"} 1`+"\n")
+	})
+	if till, _ := cluster.Pod("bank", "till"); len(till.Labels) != 0 || strings.Contains(p.log.String(), "pod=bank/till") {
+		p.node.t.Errorf("a pod that the plugin leaves alone has the labels %v:\n%s", till.Labels, p.log)
+	}
+}
+
 // TestRepairObeysTheTemplate has namespaces that only the template for the plugin's entry excludes:
 // the plugin leaves their pods alone, and so does repair. It learns of a new template.
 func TestRepairObeysTheTemplate(t *testing.T) {
@@ -58,19 +76,44 @@ func TestRepairObeysTheTemplate(t *testing.T) {
 	n := newReadyNode(t)
 	cluster := clusterFor(t, n)
 	cluster.Put(brokenPod("shop", "cart"), brokenPod("bank", "till"))
-	template := func(excluded string) map[string]string {
-		return map[string]string{"cni_network_config": `{"type": "istio-cni", "name": "istio-cni", "exclude_namespaces": ["` + excluded + `"]}`}
-	}
-	n.configMap(template("bank"))
+	n.configMap(map[string]string{"cni_network_config": entryExcluding("bank")})
 	delete(n.env, "EXCLUDE_NAMESPACES")
-	n.env["REPAIR_LABEL_PODS"] = "true"
+	n.env["REPAIR_LABEL_PODS"], n.env["MONITORING_PORT"] = "true", "15014"
 	p := n.startReady()
 	p.waitLine("from=node-watcher", "pod=shop/cart", "action=label", "result=success")
-	if till, _ := cluster.Pod("bank", "till"); len(till.Labels) != 0 {
-		t.Errorf("a pod that the plugin leaves alone has the labels %v", till.Labels)
-	}
-	n.configMap(template("none"))
+	p.wantTillAlone(cluster)
+	n.configMap(map[string]string{"cni_network_config": entryExcluding("none")})
+	p.waitLine("part=pods", "the settings of repair have changed")
 	p.waitLine("from=node-watcher", "pod=bank/till", "action=label", "result=success")
+}
+
+// TestRepairObeysTheTemplatesFile has a template's file that becomes unusable: a node-watcher that
+// is started again still knows the pods, and leaves alone what the plugin does. Then nothing but
+// the file changes.
+func TestRepairObeysTheTemplatesFile(t *testing.T) {
+	t.Parallel()
+	n := newReadyNode(t)
+	cluster := clusterFor(t, n)
+	cluster.Put(brokenPod("shop", "cart"), brokenPod("bank", "till"))
+	n.configMap(map[string]string{"template": entryExcluding("bank")})
+	delete(n.env, "EXCLUDE_NAMESPACES")
+	n.env["SETTINGS_DIR"], n.env["CNI_NETWORK_CONFIG_FILE"] = "", filepath.Join(n.settingsDir, "template")
+	n.env["REPAIR_LABEL_PODS"], n.env["MONITORING_PORT"] = "true", "15014"
+	p := n.startReady()
+	p.wantTillAlone(cluster)
+
+	n.configMap(map[string]string{"template": `{"type": "__NOTHING__"}`})
+	p.untilLogged("a new value is refused; the old one stays")
+	p.killWatcher()
+	p.waitReady()
+	p.wantTillAlone(cluster)
+
+	n.configMap(map[string]string{"template": entryExcluding("none")})
+	p.waitLine("part=pods", "the settings of repair have changed")
+	p.waitLine("from=node-watcher", "pod=bank/till", "action=label", "result=success")
+	if got := n.entry().ExcludeNamespaces; len(got) != 1 || got[0] != "none" {
+		t.Errorf("the plugin leaves %q alone", got)
+	}
 }
 
 // TestReportsWithoutCapabilities: a daemon without any capability reports a pod that was started
@@ -122,7 +165,7 @@ func TestRepairLeavesAlone(t *testing.T) {
 	p := n.startReady()
 	n.write(directory, "new", "shop", 0o644)
 	mustRename(t, directory+"/new", directory+"/exclude-namespaces")
-	p.waitLine("part=pods", "the excluded namespaces have changed")
+	p.waitLine("part=pods", "the settings of repair have changed")
 	cluster.Put(brokenPod("shop", "cart"), brokenPod("bank", "till"))
 	p.waitLine("from=node-watcher", "pod=bank/till", "action=label", "result=success")
 	if cart, _ := cluster.Pod("shop", "cart"); len(cart.Labels) != 0 {

@@ -156,7 +156,7 @@ func (s Settings) AmbientConfig() (*ambientconf.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	plugin, err := s.pluginConfig()
+	plugin, err := s.PluginConfig()
 	if err != nil {
 		return nil, err
 	}

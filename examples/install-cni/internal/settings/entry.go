@@ -79,9 +79,9 @@ func (s Settings) Entry() (json.RawMessage, error) {
 	return bytes.TrimSpace(out.Bytes()), nil
 }
 
-// pluginConfig returns what the plugin reads in its entry, which a template may say: the programs
-// on the node leave the same pods alone, and write rules in the same way.
-func (s Settings) pluginConfig() (pluginconf.Config, error) {
+// PluginConfig returns the entry as the plugin parses it, with the template's values. Repair and
+// ambient mode use it to leave the same pods alone and to write rules by the same dataplane.
+func (s Settings) PluginConfig() (pluginconf.Config, error) {
 	entry, err := s.Entry()
 	if err != nil {
 		return pluginconf.Config{}, err

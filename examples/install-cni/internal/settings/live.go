@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/internal/filesystem"
@@ -17,9 +18,10 @@ import (
 // maxRecord bounds what is read of the record.
 const maxRecord = 8 << 20
 
-// Live keeps a running daemon's settings in step with the settings directory, and records them in a
-// file of the run directory that other processes read with [Recorded]. It is a piece of the
-// installation (package installed), ahead of those that use the settings. Create it with [NewLive].
+// Live keeps a running daemon's settings in step with the settings directory and the template's
+// file, and records them in a file of the run directory that other processes read with [Recorded].
+// It is a piece of the installation (package installed), ahead of those that use the settings.
+// Create it with [NewLive].
 //
 // A mounted ConfigMap changes as a whole, when the kubelet replaces a link; Live doesn't poll. Live
 // settings take effect at once. Other changes and errors are logged once, and are in the record.
@@ -41,19 +43,29 @@ func NewLive(loaded Loaded, log *slog.Logger, observer filesystem.Observer, use 
 // Name is "settings".
 func (l *Live) Name() string { return "settings" }
 
-// Directories returns the settings directory. If the mount is missing when the container starts, it
-// does not appear later.
+// Directories returns the settings directory and that of the template's file. If a mount is missing
+// when the container starts, it does not appear later.
 func (l *Live) Directories() []string {
-	directory := l.loaded.Settings.Directory
-	if info, err := os.Stat(directory); directory == "" || err != nil || !info.IsDir() {
-		return nil
-	}
-	return []string{directory}
+	return slices.DeleteFunc(l.directories(), func(directory string) bool {
+		info, err := os.Stat(directory)
+		return err != nil || !info.IsDir()
+	})
 }
 
-// Concerns reports whether the file at path is in the settings directory.
+func (l *Live) directories() (all []string) {
+	if directory := l.loaded.Settings.Directory; directory != "" {
+		all = append(all, directory)
+	}
+	if file := l.loaded.Settings.TemplateFile; file != "" && !slices.Contains(all, filepath.Dir(file)) {
+		all = append(all, filepath.Dir(file))
+	}
+	return all
+}
+
+// Concerns reports whether the file at path is in one of the directories. They may be mounted
+// ConfigMaps, where any name may be the one that changes.
 func (l *Live) Concerns(path string) bool {
-	return filepath.Dir(path) == l.loaded.Settings.Directory
+	return slices.Contains(l.directories(), filepath.Dir(path))
 }
 
 // Ensure reads the settings again, and returns Wrote if a change took effect. Errors are only
@@ -66,7 +78,10 @@ func (l *Live) Ensure(context.Context) (installer.Result, error) {
 	}
 	before := l.loaded
 	l.loaded = next
-	changed := false
+	changed := !next.Settings.TemplateRead.same(before.Settings.TemplateRead)
+	if changed {
+		l.log.Info("the template for the plugin's entry has changed", "file", next.Settings.TemplateFile)
+	}
 	for i, value := range next.Values {
 		changed = l.report(before.Values[i], value) || changed
 	}
@@ -89,8 +104,7 @@ func (l *Live) report(before, now Value) (changed bool) {
 	}
 	offer := now.Offer
 	switch {
-	case offer == nil || (before.Offer != nil && *before.Offer == *offer): // no news
-	case before.Offer != nil && before.Offer.Text == offer.Text:
+	case offer == nil || offer.same(before.Offer): // no news
 	case offer.Err != nil:
 		log.Error("a new value is refused; the old one stays", "error", offer.Err, "old", now.Text)
 	default:
@@ -176,6 +190,11 @@ func (l Loaded) Report() Report {
 		report.Settings = append(report.Settings, r)
 	}
 	return report
+}
+
+// same reports whether an earlier offer, which may be nil, said the same.
+func (o *Offer) same(as *Offer) bool {
+	return as != nil && o.Text == as.Text && errorText(o.Err) == errorText(as.Err)
 }
 
 func errorText(err error) string {

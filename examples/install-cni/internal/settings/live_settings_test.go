@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,12 +17,13 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
 
-func loaded(t *testing.T, directory, runDir string) settings.Loaded {
+func loaded(t *testing.T, directory, runDir string, environ ...string) settings.Loaded {
 	t.Helper()
+	environ = append(environ, "SETTINGS_DIR="+directory, "CNI_AGENT_RUN_DIR="+runDir)
 	var l settings.Loaded
 	var err error
 	command := &cobra.Command{Run: func(command *cobra.Command, _ []string) {
-		l, err = settings.Load(command, []string{"SETTINGS_DIR=" + directory, "CNI_AGENT_RUN_DIR=" + runDir})
+		l, err = settings.Load(command, environ)
 	}}
 	settings.AddFlags(command)
 	command.SetArgs([]string{})
@@ -63,6 +65,62 @@ func TestEachNewsOnce(t *testing.T) {
 	}
 	if used != 2 {
 		t.Errorf("used %d times", used)
+	}
+}
+
+// TestNewsOfTheTemplate changes the template's file alone, to good and bad entries, and once
+// together with a setting, which takes effect although the template doesn't.
+func TestNewsOfTheTemplate(t *testing.T) {
+	t.Parallel()
+	directory, runDir, templates := t.TempDir(), t.TempDir(), t.TempDir()
+	file := filepath.Join(templates, "template")
+	write := func(path, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	excludes := func(namespace string) string {
+		return `{"type":"istio-cni","exclude_namespaces":["` + namespace + `"]}`
+	}
+	write(file, excludes("bank"))
+	var log bytes.Buffer
+	var now settings.Settings
+	part := settings.NewLive(loaded(t, directory, runDir, "CNI_NETWORK_CONFIG_FILE="+file), slog.New(slog.NewTextHandler(&log, nil)), nil,
+		func(s settings.Settings) { now = s })
+	if got := part.Directories(); !slices.Equal(got, []string{directory, templates}) || !part.Concerns(filepath.Join(templates, "..data")) {
+		t.Errorf("directories %v", got)
+	}
+	for _, step := range []struct {
+		path, text string
+		changed    bool
+		says       string
+		excluded   string
+	}{
+		{file, excludes("shop"), true, "the template for the plugin's entry has changed", "shop"},
+		{file, excludes("shop"), false, "", "shop"},
+		{file, `{"type":`, false, "a new value is refused", "shop"},
+		{file, `{"type":`, false, "", "shop"},
+		{file, `{"type":"bridge"}`, false, `type is \"bridge\"`, "shop"},
+		{filepath.Join(directory, "fail-policy"), "open", true, "a setting has changed", "shop"},
+		{filepath.Join(directory, "fail-closed-namespaces"), "a", true, "a setting has changed", "shop"},
+		{filepath.Join(directory, "fail-open-namespaces"), "a", false, "it contradicts other settings", "shop"},
+		{file, excludes("bank"), true, "the template for the plugin's entry has changed", "bank"},
+	} {
+		write(step.path, step.text)
+		log.Reset()
+		outcome, err := part.Ensure(t.Context())
+		changed := outcome == installer.Wrote
+		if err != nil || changed != step.changed || !strings.Contains(log.String(), step.says) || (step.says == "") != (log.Len() == 0) {
+			t.Errorf("%s=%s: changed %v, %v, log:\n%s", step.path, step.text, changed, err, &log)
+		}
+		// As a restarted program asks, with whatever is in the file.
+		plugin, err := now.PluginConfig()
+		if err != nil || !slices.Equal(plugin.ExcludeNamespaces, []string{step.excluded}) {
+			t.Errorf("%s=%s: the plugin leaves %v alone, %v", step.path, step.text, plugin.ExcludeNamespaces, err)
+		}
+	}
+	if now.FailPolicy.Default != "open" {
+		t.Errorf("fail-policy %q", now.FailPolicy.Default)
 	}
 }
 

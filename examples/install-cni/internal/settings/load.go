@@ -71,6 +71,7 @@ func Load(command *cobra.Command, environ []string) (Loaded, error) {
 	if err != nil {
 		return l, err
 	}
+	l.Settings.TemplateRead = readTemplate(l.Settings.TemplateFile)
 	return l, errors.Join(l.errors(func(Value) bool { return true }), l.relations())
 }
 
@@ -213,9 +214,10 @@ func (f textFlag) Name() string        { return f.name }
 func (f textFlag) ValueString() string { return f.command.Flags().Lookup(f.name).Value.String() }
 func (f textFlag) ValueType() string   { return "string" }
 
-// Reload reads the settings directory again. It applies changes of live settings; a change of any
-// other setting, and a bad value, is not applied but shown as the value's Offer. After an error,
-// nothing was read, and everything stays.
+// Reload reads the settings directory and the template's file again. It applies changes of live
+// settings and a usable template; a change of any other setting, a bad value, and an unusable
+// template is not applied but shown as the value's Offer. After an error, nothing was read, and
+// everything stays.
 func (l Loaded) Reload() (Loaded, error) {
 	found, err := readDirectory(l.Settings.Directory)
 	if err != nil {
@@ -230,10 +232,34 @@ func (l Loaded) Reload() (Loaded, error) {
 		next.Values[i] = replaced(old, next.Values[i])
 	}
 	next.Settings, next.Values = apply(next.Values)
-	if err := next.relations(); err != nil {
-		return l.refused(next, err), nil
+	now, before := readTemplate(l.Settings.TemplateFile), l.Settings.TemplateRead
+	if err := next.takeTemplate(now, before); err != nil {
+		next = l.refused(next, err)
+		if err := next.takeTemplate(now, before); err != nil {
+			return l, err
+		}
 	}
 	return next, nil
+}
+
+// takeTemplate takes the template's file as it is now or, where that can't be used, as it was. The
+// error is why the settings can't be used with either.
+func (l *Loaded) takeTemplate(now, before *TemplateRead) error {
+	l.Settings.TemplateRead = now
+	refused := l.relations()
+	if refused == nil || now == nil {
+		return refused
+	}
+	l.Settings.TemplateRead = before
+	if err := l.relations(); err != nil {
+		return err
+	}
+	for i, v := range l.Values {
+		if v.Setting.Name == templateFileSetting {
+			l.Values[i].Offer = &Offer{v.Text, v.Source, refused}
+		}
+	}
+	return nil
 }
 
 // replaced returns a value after a reading that found another one.

@@ -127,7 +127,7 @@ func TestEveryRow(t *testing.T) {
 		NativeNFTables: true, PluginDataplane: "auto", PluginKubeconfig: "/k", HealthAddress: "127.0.0.1:0", UninstallOnExit: true,
 		LogLevel: slog.LevelDebug, PluginLogLevel: "debug", LogJSON: true,
 		StatusPolicy: "strict", PluginTimeout: "20s", AbandonedAfter: "2h", PluginProcRoot: "/host/proc", NodeName: "node-1", ReadinessTaint: "meshcni.io/not-ready",
-		Template: `{"type": "istio-cni"}`, TemplateFile: "/no/such", TemplateLevel: "warn", NodeNetDir: "/n", KubeconfigFile: "x-kubeconfig",
+		Template: `{"type": "istio-cni"}`, TemplateFile: "/no/such", TemplateRead: readTemplate("/no/such"), TemplateLevel: "warn", NodeNetDir: "/n", KubeconfigFile: "x-kubeconfig",
 		SkipBinaries: []string{"a", "b", "c"}, SecondBinDir: "/second",
 		AskedMode: "owned", Owned: true, OwnFile: "01-ours.conflist", GroupRead: true, Runtime: "containerd://2.1.4",
 		MetricsAddress: ":15015", PprofAddress: "127.0.0.1:6060", NodeWatcher: "/w",

@@ -94,14 +94,14 @@ func (s Settings) RepairConfig() (*repairconf.Config, error) {
 	if !r.Enabled {
 		return nil, nil
 	}
-	plugin, err := s.pluginConfig()
+	plugin, err := s.PluginConfig()
 	if err != nil {
 		return nil, err
 	}
 	limits := repair.DefaultLimits()
 	limits.Writes, limits.Disruptions = r.Writes, r.Disruptions
 	config := &repairconf.Config{
-		ExcludeNamespaces: plugin.ExcludeNamespaces, AgentNamespace: s.PodNamespace, AgentName: s.AgentName,
+		ExcludeNamespaces: plugin.ExcludeNamespaces, AgentNamespace: plugin.PodNamespace, AgentName: plugin.AgentName,
 		SidecarAnnotation: r.SidecarAnnotation, Validator: r.Validator, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
 		Policy: repair.Policy{Rules: r.policy(), Label: r.BrokenPodLabel}, Limits: limits, Resync: r.Resync, ActAtStart: r.ActAtStart,
 		Journal: filepath.Join(s.RunDir, "journal"), Results: filepath.Join(s.CacheDir, "results"),

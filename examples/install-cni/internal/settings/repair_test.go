@@ -113,12 +113,14 @@ func TestRepairUsesThePluginsDataplane(t *testing.T) {
 	}
 }
 
-// TestTemplateDecidesForAllPrograms has a template that names what the settings leave out: repair
-// and ambient mode leave the same pods alone as the plugin, and write rules as it does.
+// TestTemplateDecidesForAllPrograms has a template that names what the settings leave out, and an
+// agent of its own, for which it goes before the settings: repair and ambient mode leave the same
+// pods alone as the plugin, and write rules as it does.
 func TestTemplateDecidesForAllPrograms(t *testing.T) {
 	t.Parallel()
-	env := map[string]string{"CNI_NETWORK_CONFIG": `{"type":"istio-cni","name":"istio-cni","dataplane":"iptables","exclude_namespaces":["bank"]}`}
-	args := []string{"--ambient-enabled", "--node-name=n", "--pod-namespace=mesh"}
+	env := map[string]string{"CNI_NETWORK_CONFIG": `{"type":"istio-cni","name":"istio-cni","dataplane":"iptables","exclude_namespaces":["bank"],
+		"pod_namespace":"network","agent_name":"agent"}`}
+	args := []string{"--ambient-enabled", "--node-name=n", "--pod-namespace=mesh", "--agent-name=install-cni"}
 	for _, test := range []struct {
 		args []string
 		want string
@@ -136,6 +138,9 @@ func TestTemplateDecidesForAllPrograms(t *testing.T) {
 		}
 		if forRepair.InPlace.Dataplane != "iptables" || forAmbient.Dataplane != "iptables" {
 			t.Errorf("repair writes by %q, ambient mode by %q", forRepair.InPlace.Dataplane, forAmbient.Dataplane)
+		}
+		if forRepair.AgentNamespace != "network" || forRepair.AgentName != "agent" {
+			t.Errorf("repair takes %s/%s for the plugin's agent", forRepair.AgentNamespace, forRepair.AgentName)
 		}
 	}
 }

@@ -77,11 +77,12 @@ type Settings struct {
 	Repair  Repair
 
 	// Settings of Istio before 1.23.
-	Template       string // the plugin's entry with placeholders; may be empty
-	TemplateFile   string // a file with the same; may be empty
-	TemplateLevel  string // a name of pluginconf.ParseLevel, or empty
-	NodeNetDir     string // NetDir as the node sees it
-	KubeconfigFile string // name of the kubeconfig in NetDir; may be empty
+	Template       string        // the plugin's entry with placeholders; may be empty
+	TemplateFile   string        // a file with the same; may be empty
+	TemplateRead   *TemplateRead // of TemplateFile; nil: each use reads the file
+	TemplateLevel  string        // a name of pluginconf.ParseLevel, or empty
+	NodeNetDir     string        // NetDir as the node sees it
+	KubeconfigFile string        // name of the kubeconfig in NetDir; may be empty
 	Install        bool
 	UpdateBinaries bool
 	SkipBinaries   []string // may be empty, never nil

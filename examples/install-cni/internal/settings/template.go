@@ -47,13 +47,42 @@ func (s Settings) TemplateEntry() (map[string]json.RawMessage, error) {
 
 // templateText returns the file's content or, if the file is missing, the text.
 func (s Settings) templateText() (text, source string, err error) {
-	if s.TemplateFile != "" {
-		text, err := readFile(s.TemplateFile)
-		if err == nil || !errors.Is(err, fs.ErrNotExist) || s.Template == "" {
-			return text, "cni-network-config-file", err
-		}
+	read := s.TemplateRead
+	if read == nil {
+		read = readTemplate(s.TemplateFile)
+	}
+	if read != nil && (s.Template == "" || !errors.Is(read.Err, fs.ErrNotExist)) {
+		return read.Text, templateFileSetting, read.Err
 	}
 	return s.Template, "cni-network-config", nil
+}
+
+// templateFileSetting is the name of the setting for a template's file.
+const templateFileSetting = "cni-network-config-file"
+
+// TemplateRead is a reading of a template's file. Settings that have one don't read the file again:
+// all programs of the node get the same, and go on with it while the file is unusable.
+type TemplateRead struct {
+	Text string
+	Err  error // why the file couldn't be read; nil if it was
+}
+
+// readTemplate reads a template's file; nil without one.
+func readTemplate(path string) *TemplateRead {
+	if path == "" {
+		return nil
+	}
+	text, err := readFile(path)
+	return &TemplateRead{text, err}
+}
+
+// same reports whether two readings found the same. The error of a usable one is only that the file
+// is missing.
+func (r *TemplateRead) same(as *TemplateRead) bool {
+	if r == nil || as == nil {
+		return r == as
+	}
+	return r.Text == as.Text && (r.Err == nil) == (as.Err == nil)
 }
 
 // fill replaces the placeholders, most of which are in JSON strings.
