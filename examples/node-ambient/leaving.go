@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 
 	"github.com/meshcni/meshcni/ambient"
@@ -12,17 +13,21 @@ import (
 
 // leaving is a pod on its way. Free ones go without a turn.
 //
-//	in the former form ──turn──> may be captured ──captured──> in both forms, withdrawn
-//	        ^                          │                              │
-//	        └───────hasFailed──────────┘                              v
-//	                  not left any more <── gone ── passed: its old connections drain
+//	in the former form ──turn, or free──> may be captured ──captured──> in both forms; the former
+//	        ^                                    │                      withdraws it, and tries again
+//	        └──────────────hasFailed─────────────┘                      after a failure: others go on
+//	                                                                                 │
+//	              not left any more <── gone ── passed: its old connections drain <──┘
 type leaving struct {
 	free      bool // it may be captured out of turn: its sandbox is new, or it was between both forms at the start
 	captured  bool // by the new agent
 	withdrawn bool // the former agent was asked to withdraw it
 	passed    bool // the former agent captures no new connection of it
 
-	failure error // of the former agent, when it withdrew the pod last; nil if there was none
+	// failure is why the former agent has failed to withdraw the pod; nil if it has not. Before, that
+	// agent told of formerStep, if it withdrew the pod then.
+	failure    error
+	formerStep ambient.Step
 
 	// told is set when the agent on the node has asked which proxy takes the pod's tunnels, and the
 	// answer has changed. That agent has obeyed when it tells of the pod after that. With toPods
@@ -42,14 +47,34 @@ func (p *leaving) hasFailed(now agent.Pod) bool {
 	return failed || !now.Wanted.Enrolled || now.Seen.Proxy != ambient.ProxyServes
 }
 
+// stuck returns why the former agent fails to withdraw the pod; nil if it does not. Before it takes
+// a step it tells of that together with an earlier failure, which may be from the time when it kept
+// the pod. So a failure counts once it is told with the same step again, or without any. What the
+// end of the process has interrupted is no failure.
+func (p *leaving) stuck(now agent.Pod) error {
+	if now.Wanted.Enrolled {
+		p.formerStep = ""
+		return nil
+	}
+	again := now.Step == "" || now.Step == p.formerStep
+	p.formerStep = now.Step
+	if !again || now.Step.Waits() || errors.Is(now.Err, context.Canceled) {
+		return nil
+	}
+	return now.Err
+}
+
 // isFine reports whether an agent has done for a pod what it can. Connections of a family that the
 // proxy lacks are refused, which is an error, but keeps no pod from being captured.
 func isFine(pod agent.Pod) bool { return pod.Err == nil || errors.Is(pod.Err, nodemode.ErrFamily) }
 
 // isCaptured reports whether an agent has captured a pod.
 func isCaptured(pod agent.Pod) bool {
-	return isFine(pod) && pod.Step == "" && pod.Wanted.Enrolled && pod.Seen.InSets && pod.Seen.Rules == ambient.PlannedRules
+	return isFine(pod) && pod.Step == "" && pod.Wanted.Enrolled && holds(pod.Seen)
 }
+
+// holds reports whether a form has all that it captures a pod with.
+func holds(seen ambient.Seen) bool { return seen.InSets && seen.Rules == ambient.PlannedRules }
 
 // waits reports whether the new agent waits for the pod's turn, and for nothing else.
 func (p *leaving) waits() bool { return p != nil && !p.captured && p.step == ambient.StepAwaitTurn }

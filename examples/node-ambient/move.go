@@ -13,6 +13,7 @@ import (
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent"
 	"github.com/meshcni/meshcni/examples/internal/ambientconf"
+	"github.com/meshcni/meshcni/interception/podnetns"
 )
 
 // move takes the pods of the node from the form of capture in which they are to the one that the
@@ -30,17 +31,22 @@ type move struct {
 	fork     *fork
 	log      *slog.Logger
 	news     chan struct{} // has a value if there is something to decide
+	ending   chan struct{} // is closed when both agents are to end
 
-	mu    sync.Mutex
-	left  map[string]*leaving // the pods that the former agent has, by UID
-	queue []string            // those that could be captured by the new one
-	next  orders              // what is to be done since the last decision
-	turn  string              // the one that may be; empty if none
-	over  bool                // the former agent has ended
+	mu       sync.Mutex
+	left     map[string]*leaving // the pods that the former agent has, by UID
+	expected map[string]int      // new sandboxes of pods whose UID is not known, by namespace and name
+	queue    []string            // those that could be captured by the new one
+	next     orders              // what is to be done since the last decision
+	turn     string              // the one that may be; empty if none
+	over     bool                // the former agent has ended
 }
 
 func newMove(from *former, fork *fork, log *slog.Logger) *move {
-	m := &move{toPods: from.mode == ambientconf.ModeNode, fork: fork, log: log, news: make(chan struct{}, 1), left: map[string]*leaving{}}
+	m := &move{
+		toPods: from.mode == ambientconf.ModeNode, fork: fork, log: log, news: make(chan struct{}, 1), ending: make(chan struct{}),
+		left: map[string]*leaving{}, expected: map[string]int{},
+	}
 	for _, uid := range from.pods {
 		m.left[uid] = &leaving{free: slices.Contains(from.both, uid), unshared: make(chan struct{})}
 	}
@@ -89,7 +95,7 @@ func (m *move) keeps(uid string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.left[uid]
-	return p != nil && !p.captured
+	return p != nil && !p.captured && !p.passed
 }
 
 // failure returns why the former agent cannot give up a pod; nil if it can.
@@ -116,15 +122,37 @@ func (m *move) isOver() bool {
 	return m.over
 }
 
-// release lets a pod be captured out of turn.
-func (m *move) release(uid string) {
+// expect lets a pod with a new sandbox be captured out of turn. The UID of a static pod's object
+// differs from the one that the runtime tells, and some runtimes tell none. Such a pod is known by
+// its name once the new agent tells of it, which may have to wait for the feed, until done.
+func (m *move) expect(pod podnetns.Pod) (done func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if p := m.left[uid]; p != nil {
-		p.free = true
-		m.turnLocked(uid)
-		signal(m.news)
+	if p := m.left[pod.UID]; p != nil {
+		m.freeLocked(pod.UID, p)
+		return func() {}
 	}
+	name := pod.String()
+	m.expected[name]++
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.expected[name]--; m.expected[name] == 0 {
+			delete(m.expected, name)
+		}
+	}
+}
+
+// freeLocked lets a pod be captured out of turn. The caller holds mu.
+func (m *move) freeLocked(uid string, p *leaving) {
+	if p.free {
+		return
+	}
+	p.free, m.next.new = true, append(m.next.new, uid)
+	if m.toPods {
+		m.next.former = append(m.next.former, uid)
+	}
+	signal(m.news)
 }
 
 // see is told how far the new agent is with a pod.
@@ -135,11 +163,12 @@ func (m *move) see(pod agent.Pod) {
 	if p == nil {
 		return
 	}
+	if m.expected[pod.Namespace+"/"+pod.Name] > 0 {
+		m.freeLocked(pod.UID, p)
+	}
 	switch {
 	case pod.Step == ambient.StepAwaitTurn:
-		if m.turn != pod.UID && !slices.Contains(m.queue, pod.UID) {
-			m.queue = append(m.queue, pod.UID)
-		}
+		m.queueLocked(pod.UID)
 	case isCaptured(pod):
 		p.captured = true
 	case m.turn == pod.UID && !p.captured && p.hasFailed(pod):
@@ -156,12 +185,20 @@ func (m *move) see(pod agent.Pod) {
 	signal(m.news)
 }
 
+// queueLocked has a pod wait for its turn, unless it does already. The caller holds mu.
+func (m *move) queueLocked(uid string) {
+	if m.turn != uid && !slices.Contains(m.queue, uid) {
+		m.queue = append(m.queue, uid)
+	}
+}
+
 // seeFormer is told how far the former agent is with a pod. Before the proxy in a pod forgets it,
 // the node has to capture the tunnels that come to the pod.
 func (m *move) seeFormer(pod agent.Pod) {
 	if unshared := m.noteFormer(pod); unshared != nil && pod.Step == ambient.StepWithdraw {
 		select {
 		case <-unshared:
+		case <-m.ending:
 		case <-time.After(unsharePatience):
 			m.log.Warn("new tunnels to a pod may still go to its own proxy, which forgets it", "uid", pod.UID)
 		}
@@ -201,10 +238,7 @@ func (m *move) noteFormer(pod agent.Pod) (unshared chan struct{}) {
 // noteFailure notes why the former agent cannot give up a pod. Other pods need not wait for it: it
 // is captured in the new form, too, or is not to be captured. The caller holds mu.
 func (m *move) noteFailure(p *leaving, pod agent.Pod) {
-	failure := pod.Err
-	if pod.Wanted.Enrolled {
-		failure = nil
-	}
+	failure := p.stuck(pod)
 	if failure != nil && (p.failure == nil || p.failure.Error() != failure.Error()) {
 		m.log.Warn("a pod cannot leave the former form of capture, and others move on", "uid", pod.UID, "step", pod.Step, "error", failure)
 	}
@@ -265,6 +299,7 @@ func (m *move) decide() (next orders, done bool) {
 func (m *move) run(ctx context.Context) error {
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	defer context.AfterFunc(working, func() { close(m.ending) })()
 	var group sync.WaitGroup
 	group.Go(func() { end(m.fork.run(working)) })
 	group.Go(func() { end(m.to.run(working)) })

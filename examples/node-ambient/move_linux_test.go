@@ -135,7 +135,7 @@ func TestPodStaysWithoutTheNewProxy(t *testing.T) {
 	await("that the pods wait", func(node event.Node) bool {
 		waiting := 0
 		for _, pod := range node.Pods {
-			if pod.Step == string(ambient.StepAwaitProxy) {
+			if pod.Step == string(ambient.StepAwaitProxy) && pod.Rules == "planned" && pod.InSets { // as CHECK demands
 				waiting++
 			}
 		}

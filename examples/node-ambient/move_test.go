@@ -42,7 +42,7 @@ func newMoves(t *testing.T, mode string, pods int, both ...string) *moves {
 		of.pods = append(of.pods, uid)
 		m.former[uid] = true
 	}
-	m.move = newMove(of, newFork(nil), slog.New(slog.DiscardHandler))
+	m.move = newMove(of, newFork(make(changes)), slog.New(slog.DiscardHandler))
 	return m
 }
 
@@ -59,7 +59,9 @@ func (m *moves) lookAsFormer(uid string) {
 // that drain.
 func (m *moves) look(uid string) {
 	m.t.Helper()
-	pod := agent.Pod{UID: uid, Wanted: ambient.Wanted{Enrolled: true}, Seen: ambient.Seen{Proxy: ambient.ProxyServes}, Err: m.lack}
+	pod := agent.Pod{
+		UID: uid, Namespace: "shop", Name: uid, Wanted: ambient.Wanted{Enrolled: true}, Seen: ambient.Seen{Proxy: ambient.ProxyServes}, Err: m.lack,
+	}
 	switch {
 	case !m.captured[uid] && m.held(uid):
 		pod.Step = ambient.StepAwaitTurn
@@ -241,13 +243,13 @@ func TestMoveGoesPastAPodThatCannotLeave(t *testing.T) {
 		t.Fatalf("the former agent has to withdraw %v, want pod-0", withdrawn)
 	}
 	m.draining["pod-0"] = true // for look: the next one need not wait for it
+	m.seeFormer(agent.Pod{UID: "pod-0", Step: ambient.StepOpen})
 	m.seeFormer(agent.Pod{UID: "pod-0", Step: ambient.StepOpen, Err: errNoRoom})
 	if withdrawn, _ := m.settle(); !slices.Equal(withdrawn, []string{"pod-1"}) {
 		t.Errorf("the former agent has to withdraw %v, want pod-1", withdrawn)
 	}
-	former := known{pods: []string{"pod-0", "pod-1", "pod-2"}}
-	m.from.operators = former
-	status := moving{known{pods: []string{"pod-0"}}, m.move}.Status()
+	m.from.operators = known{pods: []string{"pod-0", "pod-1", "pod-2"}}
+	status := moving{known{pods: []string{"pod-1", "pod-0"}}, m.move}.Status()
 	var said []string
 	for _, pod := range status.Pods {
 		said = append(said, fmt.Sprintf("%s: %v", pod.UID, pod.Err))
@@ -263,22 +265,6 @@ func TestMoveGoesPastAPodThatCannotLeave(t *testing.T) {
 	}
 }
 
-// known is an agent that knows pods.
-type known struct {
-	meshAgent
-
-	pods []string
-}
-
-func (k known) Status(...string) (status agent.Status) {
-	for _, uid := range k.pods {
-		status.Pods = append(status.Pods, agent.PodStatus{
-			Pod: agent.Pod{UID: uid, Namespace: "shop", Name: uid}, RuntimeUID: "runtime-" + uid,
-		})
-	}
-	return status
-}
-
 // TestPodThatLeftComesBack has a pod that lost its label in the middle of a move, and gets it
 // again: the former agent captures no new connection of it, so that it waits for no turn.
 func TestPodThatLeftComesBack(t *testing.T) {
@@ -290,7 +276,13 @@ func TestPodThatLeftComesBack(t *testing.T) {
 	if m.held("pod-1") {
 		t.Error("it waits for its turn")
 	}
-	m = newMoves(t, ambientconf.ModeInPod, 2)
+}
+
+// TestTunnelsAreUnsharedOnce has a pod lose its turn after the node has taken its tunnels:
+// `unshared` is closed once.
+func TestTunnelsAreUnsharedOnce(t *testing.T) {
+	t.Parallel()
+	m := newMoves(t, ambientconf.ModeInPod, 2)
 	m.look("pod-0")
 	m.decide() // it has the turn
 	m.drains("pod-0")
@@ -298,18 +290,16 @@ func TestPodThatLeftComesBack(t *testing.T) {
 		m.inFormer("pod-0")
 		m.see(agent.Pod{UID: "pod-0", Wanted: ambient.Wanted{Enrolled: true}, Step: ambient.StepEnter, Seen: ambient.Seen{Proxy: proxy}})
 	}
-}
-
-// TestNewSandboxOfAStaticPod has a runtime that tells another UID than the pod's, or none.
-func TestNewSandboxOfAStaticPod(t *testing.T) {
-	t.Parallel()
-	for _, uid := range []string{"pod-0", "runtime-pod-0", ""} {
-		m := newMoves(t, ambientconf.ModeInPod, 2)
-		of := moving{known{pods: []string{"pod-0", "pod-1"}}, m.move}
-		m.release(of.uidOf(podnetns.Pod{Namespace: "shop", Name: "pod-0", UID: uid}))
-		if m.held("pod-0") || !m.held("pod-1") {
-			t.Errorf("told of %q: pod-0 is held: %t, pod-1: %t", uid, m.held("pod-0"), m.held("pod-1"))
-		}
+	if m.turn != "" {
+		t.Errorf("%s has the turn, want none", m.turn)
+	}
+	select {
+	case <-m.left["pod-0"].unshared:
+	default:
+		t.Error("the former agent would wait for the node, which has the tunnels")
+	}
+	if !m.left["pod-0"].shared {
+		t.Error("that the node has the tunnels is forgotten")
 	}
 }
 
@@ -336,12 +326,25 @@ func TestPendingWhileThePodMoves(t *testing.T) {
 	}
 }
 
+// TestPendingOfAPodThatComesBack has a pod that lost its label while it was captured in the former
+// form, and gets it again while that form lets its old connections drain: nothing captures it.
+func TestPendingOfAPodThatComesBack(t *testing.T) {
+	t.Parallel()
+	m := newMoves(t, ambientconf.ModeInPod, 1)
+	m.drains("pod-0")
+	var got written
+	statuses{&got, m.move}.Annotate(interception.Pod{UID: "pod-0"}, ambient.StatusPending)
+	if want := (written{ambient.StatusPending}); !slices.Equal(got, want) {
+		t.Errorf("written are %q, want %q", got, want)
+	}
+}
+
 // TestMoveOutOfTurn has pods that do not wait: one with a new sandbox, one that was between both
 // forms when the process before was killed, and one that the former form does not have.
 func TestMoveOutOfTurn(t *testing.T) {
 	t.Parallel()
 	m := newMoves(t, ambientconf.ModeNode, 3, "pod-0")
-	m.release("pod-1")
+	m.expect(podnetns.Pod{UID: "pod-1"})()
 	for uid, want := range map[string]bool{"pod-0": false, "pod-1": false, "pod-2": true, "other": false} {
 		if m.held(uid) != want {
 			t.Errorf("%s is held: %t, want %t", uid, !want, want)

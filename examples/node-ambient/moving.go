@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/meshcni/meshcni/ambient"
@@ -23,48 +26,52 @@ type moving struct {
 	move *move
 }
 
-// Status implements meshAgent. Of pods that the feed has not told of, the former agent may know. It
-// also knows why a pod cannot leave the former form.
+// Status implements meshAgent. A pod that waits for the new form is captured as the former agent
+// says. Of pods that the feed has not told of, only the former agent may know, and it knows why a
+// pod cannot leave.
 func (m moving) Status(uids ...string) agent.Status {
-	status := m.meshAgent.Status(uids...)
 	if m.move.isOver() {
-		return status
+		return m.meshAgent.Status(uids...)
 	}
-	known := map[string]bool{}
+	former := map[string]agent.PodStatus{} // is asked for first, so that a pod that moves meanwhile is in one of both
+	for _, pod := range m.move.from.operators.Status(uids...).Pods {
+		if m.move.has(pod.UID) {
+			former[pod.UID] = pod
+		}
+	}
+	status := m.meshAgent.Status(uids...)
 	for i := range status.Pods {
 		pod := &status.Pods[i]
-		known[pod.UID] = true
-		if err := m.move.failure(pod.UID); err != nil && pod.Err == nil {
-			pod.Err = fmt.Errorf("the pod cannot leave the former form of capture: %w", err)
+		if other, has := former[pod.UID]; has {
+			pod.Pod = m.join(pod.Pod, other.Pod)
+			delete(former, pod.UID)
 		}
 	}
-	for _, pod := range m.move.from.operators.Status(uids...).Pods {
-		if !known[pod.UID] && m.move.has(pod.UID) {
-			status.Pods = append(status.Pods, pod)
-		}
-	}
+	status.Pods = slices.AppendSeq(status.Pods, maps.Values(former))
+	slices.SortFunc(status.Pods, func(a, b agent.PodStatus) int {
+		return strings.Compare(a.Namespace+"/"+a.Name+"/"+a.UID, b.Namespace+"/"+b.Name+"/"+b.UID)
+	})
 	return status
+}
+
+// join returns how far the agents are with a pod that both may deal with.
+func (m moving) join(pod, former agent.Pod) agent.Pod {
+	if pod.Since.IsZero() { // the former agent alone deals with it
+		return former
+	}
+	if holds(former.Seen) && !holds(pod.Seen) {
+		pod.Seen.Rules, pod.Seen.InSets = former.Seen.Rules, former.Seen.InSets
+	}
+	if err := m.move.failure(pod.UID); err != nil && pod.Err == nil {
+		pod.Err = fmt.Errorf("the pod cannot leave the former form of capture: %w", err)
+	}
+	return pod
 }
 
 // Enrol implements podAgent: a new sandbox is captured in the new form at once.
 func (m moving) Enrol(ctx context.Context, pod podnetns.Pod, namespace *os.File) (interception.Decision, error) {
-	m.move.release(m.uidOf(pod))
+	defer m.move.expect(pod)()
 	return m.move.to.plugin.Enrol(ctx, pod, namespace)
-}
-
-// uidOf returns the UID of the object of a pod that the runtime has told of. A static pod's object
-// has another one than the runtime, and some runtimes tell none.
-func (m moving) uidOf(pod podnetns.Pod) string {
-	if m.move.has(pod.UID) {
-		return pod.UID
-	}
-	for _, known := range m.meshAgent.Status().Pods {
-		same := pod.UID == "" || pod.UID == known.RuntimeUID
-		if same && known.Namespace == pod.Namespace && known.Name == pod.Name {
-			return known.UID
-		}
-	}
-	return pod.UID
 }
 
 // Leave implements podAgent: each agent gives the sandbox up.
