@@ -215,9 +215,9 @@ func check(ctx context.Context, r plugin.Request, socket string) (_ interception
 // rulesPlanned is how the agent tells that a pod's rules are as planned.
 const rulesPlanned = "planned"
 
-// isCaptured reports whether no connection of the pod leaves the node without the mesh, whatever
-// its agent waits for. A runtime may make a pod anew whose CHECK fails, which helps nothing while
-// the proxy is away.
+// isCaptured reports whether no new connection of the pod bypasses the mesh, whatever its agent
+// waits for: the proxy, or the pod's turn to move from another form of capture. A runtime may make
+// a pod anew whose CHECK fails, which helps nothing meanwhile.
 func isCaptured(pod event.PodState) bool {
 	return pod.Managed && pod.Rules == rulesPlanned && pod.InSets
 }

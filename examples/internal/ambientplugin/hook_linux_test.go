@@ -237,6 +237,7 @@ func TestCheck(t *testing.T) {
 	}{
 		"enrolled":               {pods: enrolled, decided: true},
 		"captured, and waits":    {pods: strings.Replace(enrolled, "{", `{"step": "await-proxy", "inSets": true, `, 1), decided: true, warns: true},
+		"waits for its turn":     {pods: strings.Replace(enrolled, "{", `{"step": "await-turn", "inSets": true, `, 1), decided: true, warns: true},
 		"outside":                {pods: `{"uid": "7f0b", "reason": "not-selected"}`},
 		"unknown":                {},
 		"waits":                  {pods: strings.Replace(enrolled, "{", `{"step": "serve", "error": "no proxy has ever connected", `, 1), fails: "no proxy has ever connected"},
