@@ -83,7 +83,8 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 	state.LookWithin = env.lookWithin
 	state.LogTo(log)
 	d := &daemon{env: env, settings: s, log: log, state: state, kept: make(chan struct{}, 1)}
-	d.deletion, d.memory = newDeletion(s, env.now, log), footprint.NewTrimmer(env.trimAfter, footprint.Percent{}, env.trim, log)
+	d.deletion = newDeletion(s, env.now, log)
+	d.memory = footprint.NewTrimmer(footprint.Options{Quiet: env.trimAfter, Trim: env.trim, Log: log})
 	var err error
 	if d.pods, err = newPodWatch(env, s, log, level, d.deletion); err != nil {
 		return nil, err

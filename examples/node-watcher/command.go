@@ -130,7 +130,7 @@ func run(ctx context.Context, env environment) int {
 }
 
 func watch(ctx context.Context, env environment, o options, log *slog.Logger) error {
-	memory := footprint.NewTrimmer(env.trimAfter, footprint.Percent{}, env.trim, log)
+	memory := footprint.NewTrimmer(footprint.Options{Quiet: env.trimAfter, Trim: env.trim, Log: log})
 	defer memory.Stop()
 	tasks, err := prepare(ctx, env, o, memory, log)
 	if err != nil {

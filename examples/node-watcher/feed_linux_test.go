@@ -269,7 +269,7 @@ func TestNamespacesAreWatchedForTheFeedAlone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			memory := footprint.NewTrimmer(env.trimAfter, footprint.Percent{}, env.trim, slog.New(slog.DiscardHandler))
+			memory := footprint.NewTrimmer(footprint.Options{Quiet: env.trimAfter, Trim: env.trim, Log: slog.New(slog.DiscardHandler)})
 			defer memory.Stop()
 			tasks, err := prepare(t.Context(), env, o, memory, slog.New(slog.DiscardHandler))
 			if err != nil || len(tasks) != want {
@@ -301,7 +301,7 @@ func TestOutagesAreLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	memory := footprint.NewTrimmer(time.Hour, footprint.Percent{}, func() error { return nil }, log)
+	memory := footprint.NewTrimmer(footprint.Options{Quiet: time.Hour, Trim: func() error { return nil }, Log: log})
 	defer memory.Stop()
 	api := &answering{}
 	a := &annotator{next: api, log: log, memory: memory}

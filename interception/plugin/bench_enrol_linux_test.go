@@ -23,9 +23,9 @@ import (
 // enrolled is the case of a pod that the node's agent of ambient mode enrols.
 const enrolled = "ADD of an ambient pod"
 
-// goesOn is long enough for the agent to finish its work on a pod after its answer, which it begins
-// 25 ms later.
-const goesOn = 50 * time.Millisecond
+// goesOn is long enough for the agent to finish its work on a pod, which it begins 25 ms after its
+// answer, and to collect the garbage of that work, which it does another 100 ms later.
+const goesOn = 250 * time.Millisecond
 
 // enroller is a node in ambient mode, with a pod for each turn.
 type enroller struct {

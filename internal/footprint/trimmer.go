@@ -12,16 +12,32 @@ import (
 // Quiet is the time without work after which start-up or a wave of pods is over.
 const Quiet = 10 * time.Second
 
-// Trimmer calls a function each time the process has been without work for a while. Only work sets
-// its one timer: an idle process is trimmed once and not woken again. Create it with [NewTrimmer];
+// Trimmer calls functions each time the process has been without work for a while. Only work sets
+// its timers: an idle process is trimmed once and not woken again. Create it with [NewTrimmer];
 // several goroutines may use it.
 type Trimmer struct {
-	quiet   time.Duration
-	percent Percent
-	timer   *time.Timer
+	options     Options
+	trim, pause *time.Timer
 
 	mu      sync.Mutex
 	working bool
+}
+
+// Options are the settings of a [Trimmer].
+type Options struct {
+	// Quiet is how long the process must be without work until Trim is called; use [Quiet].
+	Quiet time.Duration
+	// Trim, such as the function [Trim], gives memory back. It must be set.
+	Trim func() error
+	// Log receives failures of Trim. It must be set.
+	Log *slog.Logger
+	// Percent is how much garbage the process may have.
+	Percent Percent
+	// Pause is how long the process must be without work until Collect is called, which may be nil.
+	Pause time.Duration
+	// Collect, such as runtime.GC, collects garbage. Otherwise a collection that is due soon would
+	// slow down the next work.
+	Collect func()
 }
 
 // Percent has two settings of the garbage collector (runtime/debug.SetGCPercent): while the process
@@ -29,16 +45,18 @@ type Trimmer struct {
 // the collector as it is.
 type Percent struct{ Working, Idle int }
 
-// NewTrimmer returns a trimmer that calls trim, such as [Trim], in a goroutine of its own after the
-// duration quiet without a call of Worked; use [Quiet]. The process's start counts as work. A
-// failure of trim is logged.
-func NewTrimmer(quiet time.Duration, percent Percent, trim func() error, log *slog.Logger) *Trimmer {
-	t := &Trimmer{quiet: quiet, percent: percent}
+// NewTrimmer returns a trimmer that calls each function in a goroutine of its own after its time
+// without a call of Worked. The process's start counts as work.
+func NewTrimmer(o Options) *Trimmer {
+	t := &Trimmer{options: o}
 	t.set(true)
-	t.timer = time.AfterFunc(quiet, func() {
+	if o.Collect != nil {
+		t.pause = time.AfterFunc(o.Pause, o.Collect)
+	}
+	t.trim = time.AfterFunc(o.Quiet, func() {
 		t.set(false)
-		if err := trim(); err != nil {
-			log.Warn("can't give back unused memory", "error", err)
+		if err := o.Trim(); err != nil {
+			o.Log.Warn("can't give back unused memory", "error", err)
 		}
 	})
 	return t
@@ -46,7 +64,10 @@ func NewTrimmer(quiet time.Duration, percent Percent, trim func() error, log *sl
 
 // Worked reports to the trimmer that the process has done something that takes memory.
 func (t *Trimmer) Worked() {
-	t.timer.Reset(t.quiet)
+	if t.pause != nil {
+		t.pause.Reset(t.options.Pause)
+	}
+	t.trim.Reset(t.options.Quiet)
 	t.set(true)
 }
 
@@ -58,7 +79,7 @@ func (t *Trimmer) set(working bool) {
 		return
 	}
 	t.working = working
-	if percent := t.percent.of(working); percent > 0 {
+	if percent := t.options.Percent.of(working); percent > 0 {
 		debug.SetGCPercent(percent)
 	}
 }
@@ -70,5 +91,10 @@ func (p Percent) of(working bool) int {
 	return p.Idle
 }
 
-// Stop cancels the next call of trim. A call that has begun may continue.
-func (t *Trimmer) Stop() { t.timer.Stop() }
+// Stop cancels the next call of each function. A call that has begun may continue.
+func (t *Trimmer) Stop() {
+	if t.pause != nil {
+		t.pause.Stop()
+	}
+	t.trim.Stop()
+}

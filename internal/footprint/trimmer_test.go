@@ -27,10 +27,13 @@ func TestTrimmer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const quiet = 10 * time.Second
 		trims := make(chan time.Time, 100)
-		trimmer := footprint.NewTrimmer(quiet, footprint.Percent{Working: 90, Idle: 40}, func() error {
-			trims <- time.Now()
-			return nil
-		}, slog.New(slog.DiscardHandler))
+		trimmer := footprint.NewTrimmer(footprint.Options{
+			Quiet: quiet, Percent: footprint.Percent{Working: 90, Idle: 40}, Log: slog.New(slog.DiscardHandler),
+			Trim: func() error {
+				trims <- time.Now()
+				return nil
+			},
+		})
 		defer trimmer.Stop()
 		last := time.Now()
 		expect := func(what string) {
@@ -69,6 +72,47 @@ func TestTrimmer(t *testing.T) {
 		synctest.Wait()
 		if len(trims) != 0 {
 			t.Error("trimmed after Stop")
+		}
+	})
+}
+
+// TestCollect has pieces of work on the test's own clock: garbage is collected once after each, as
+// soon as the process rests, and not again without work.
+func TestCollect(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const quiet, pause = 10 * time.Second, 100 * time.Millisecond
+		collections := make(chan time.Time, 100)
+		trimmer := footprint.NewTrimmer(footprint.Options{
+			Quiet: quiet, Trim: func() error { return nil }, Log: slog.New(slog.DiscardHandler),
+			Pause: pause, Collect: func() { collections <- time.Now() },
+		})
+		defer trimmer.Stop()
+		last := time.Now()
+		for _, what := range []string{"start", "work", "more work"} {
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if len(collections) != 1 {
+				t.Fatalf("%s: %d collections within an hour", what, len(collections))
+			}
+			if at := <-collections; !at.Equal(last.Add(pause)) {
+				t.Errorf("%s: collected %v after the last work, want %v", what, at.Sub(last), pause)
+			}
+			for range 100 {
+				last = time.Now()
+				trimmer.Worked()
+				time.Sleep(pause - time.Millisecond)
+			}
+			synctest.Wait()
+			if len(collections) != 0 {
+				t.Fatalf("%s: collected while the process works", what)
+			}
+		}
+		trimmer.Stop()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(collections) != 0 {
+			t.Error("collected after Stop")
 		}
 	})
 }
