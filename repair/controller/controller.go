@@ -50,8 +50,8 @@ type patient struct {
 	failed     bool      // all of its containers have ended, and its network with them
 	known      bool      // a record of it was read
 	missing    time.Time // since when a pod that may be ending has no record
-	// unrepaired is how often a repair in place has failed since the pod last changed, was repaired,
-	// or had its turn, and unrepairedBy is the last such error.
+	// unrepaired is how often repairs in place have failed since one succeeded or none was needed, and
+	// unrepairedBy is the last such error.
 	unrepaired   int
 	unrepairedBy error
 }
@@ -152,9 +152,6 @@ func (c *Controller) rounds(ctx context.Context) {
 func (c *Controller) Scan() {
 	c.mu.Lock()
 	c.round++
-	for _, p := range c.patients {
-		p.unrepaired = 0
-	}
 	c.mu.Unlock()
 	for _, key := range c.options.Informer.GetStore().ListKeys() {
 		c.queue.Forget(key)
@@ -170,9 +167,6 @@ func (c *Controller) added(object any, initial bool) {
 	c.mu.Lock()
 	if initial {
 		c.initial[key] = true
-	}
-	if p := c.patients[key]; p != nil {
-		p.unrepaired = 0
 	}
 	c.mu.Unlock()
 	c.queue.Forget(key) // it has changed, and gets all its attempts again

@@ -214,6 +214,9 @@ func (c *Controller) noted(p *patient, o Outcome) (isNew bool) {
 	defer c.mu.Unlock()
 	isNew = p.finding != summaryOf(o.Finding) || o.Unseen != nil && !p.unseen
 	p.finding, p.unseen, p.waiting = summaryOf(o.Finding), o.Unseen != nil, ""
+	if o.Unseen == nil && o.Finding.Plan == nil {
+		p.unrepaired = 0
+	}
 	return isNew
 }
 
@@ -245,8 +248,8 @@ func (c *Controller) decide(pod repair.Pod, p *patient, o Outcome, last bool) (a
 	}
 }
 
-// prefer returns what the policy says. If all attempts but the last failed to repair the pod in
-// place, the last one uses the next mode of its rule.
+// prefer returns what the policy says. If as many repairs in place have failed as there are
+// attempts before the last, the next mode of the rule is used.
 func (c *Controller) prefer(pod repair.Pod, p *patient, f repair.Finding) repair.Action {
 	action := repair.Decide(pod, f, c.options.Policy)
 	if action.Do != repair.ModeRepair || p.unrepaired < attempts-1 {

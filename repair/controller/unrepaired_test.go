@@ -26,21 +26,24 @@ func TestPodThatIsNotRepaired(t *testing.T) {
 		// round says for each attempt whether the namespace is seen.
 		round, want []string
 	}{
-		"each time":               {[]string{"seen", "seen", "seen", "seen", "seen"}, []string{"repair", "repair", "repair", "repair", "delete"}},
-		"not seen in between":     {[]string{"seen", "unseen", "seen", "seen", "seen"}, []string{"repair", "repair", "repair", "repair"}},
-		"few times in many turns": {[]string{"seen", "unseen", "unseen", "unseen", "seen"}, []string{"repair", "repair"}},
+		"each time":               {[]string{"seen", "seen", "seen", "seen", "seen"}, []string{"repair", "repair", "repair", "repair", "delete", "delete", "delete"}},
+		"not seen in between":     {[]string{"seen", "unseen", "seen", "seen", "seen"}, []string{"repair", "repair", "repair", "repair", "delete", "delete"}},
+		"few times in many turns": {[]string{"seen", "unseen", "unseen", "unseen", "seen"}, []string{"repair", "repair", "repair", "repair", "delete"}},
+		"restored in between":     {[]string{"seen", "seen", "fine", "seen", "seen"}, slices.Repeat([]string{"repair"}, 10)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				u := &unrepairable{namespaces: newNamespaces(t, "web-0"), round: test.round}
-				const rounds = 4
-				u.keep(t, rounds)
-				if want := slices.Repeat(test.want, rounds); !slices.Equal(u.done, want) {
-					t.Errorf("done was %v, want %v", u.done, want)
+				u.keep(t, 3)
+				if !slices.Equal(u.done, test.want) {
+					t.Errorf("done was %v, want %v", u.done, test.want)
 				}
-				if i := slices.Index(u.done, "delete"); i >= 0 && !strings.Contains(u.events[i], "that has failed 4 times, the last time with: no memory") {
-					t.Errorf("the event says %q", u.events[i])
+				says := func(event string) bool {
+					return strings.Contains(event, "that has failed 4 times, the last time with: no memory")
+				}
+				if deleted := slices.Contains(test.want, "delete"); slices.ContainsFunc(u.events, says) != deleted {
+					t.Errorf("deleted %t, and the events are %q", deleted, u.events)
 				}
 			})
 		})
@@ -79,12 +82,13 @@ func (u *unrepairable) keep(t *testing.T, rounds int) {
 
 func (u *unrepairable) Observe(ctx context.Context, p repair.Pod) (repair.Observation, error) {
 	u.mu.Lock()
-	seen := u.round[u.looks%len(u.round)] == "seen"
+	now := u.round[u.looks%len(u.round)]
 	u.looks++
 	u.mu.Unlock()
-	if !seen {
+	if now == "unseen" {
 		return repair.Observation{}, errors.New("its process has just ended")
 	}
+	u.change(func() { u.lost[p.Name] = now == "seen" })
 	return u.namespaces.Observe(ctx, p)
 }
 
