@@ -113,9 +113,9 @@ func mountedOnly(config repairconf.Config) repairconf.Config {
 }
 
 // use takes settings that have changed, and reports whether the node-watcher has to be started
-// again: it takes what repair works with at its start. What it does for ambient mode depends on no
-// live setting. After an error it goes on as it is. A node-watcher that is being started meanwhile
-// may be started twice, but never stays with the earlier settings.
+// again: it takes what repair works with at its start. Of the configuration of ambient mode it uses
+// nothing that changes while the daemon runs. After an error it goes on as it is. A node-watcher
+// that is being started meanwhile may be started twice, but never stays with the earlier settings.
 func (w *podWatch) use(s settings.Settings) (changed bool, err error) {
 	next, err := newPodConfigs(s)
 	if err != nil {

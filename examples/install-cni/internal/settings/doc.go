@@ -12,6 +12,7 @@
 // together, as are names that look like a setting but are not. Settings of Istio's without effect
 // here are accepted, and listed if they were changed.
 //
-// [Load] reads the settings once; [Live] follows the directory while a daemon runs. Non-goals: what
-// a setting does, and files of the node, which belong to the installer.
+// [Load] reads the settings once; [Live] follows their directory, and the file of a template for
+// the plugin's entry, while a daemon runs. Non-goals: what a setting does, and files of the node,
+// which belong to the installer.
 package settings

@@ -105,6 +105,8 @@ func TestNewsOfTheTemplate(t *testing.T) {
 		{filepath.Join(directory, "fail-closed-namespaces"), "a", true, "a setting has changed", "shop"},
 		{filepath.Join(directory, "fail-open-namespaces"), "a", false, "it contradicts other settings", "shop"},
 		{file, excludes("bank"), true, "the template for the plugin's entry has changed", "bank"},
+		{filepath.Join(directory, "cni-network-config-file"), file + "-2", false, "can't change while the daemon runs", "bank"},
+		{file, `{"type":`, false, "", "bank"}, // the other file waits for the next start
 	} {
 		write(step.path, step.text)
 		log.Reset()

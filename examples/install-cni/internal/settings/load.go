@@ -255,7 +255,7 @@ func (l *Loaded) takeTemplate(now, before *TemplateRead) error {
 		return err
 	}
 	for i, v := range l.Values {
-		if v.Setting.Name == templateFileSetting {
+		if v.Setting.Name == templateFileSetting && v.Offer == nil { // another file may wait for the next start
 			l.Values[i].Offer = &Offer{v.Text, v.Source, refused}
 		}
 	}

@@ -76,8 +76,8 @@ func readTemplate(path string) *TemplateRead {
 	return &TemplateRead{text, err}
 }
 
-// same reports whether two readings found the same. The error of a usable one is only that the file
-// is missing.
+// same reports whether two readings found the same. Both are usable: the only error that one of
+// them can have is that the file is missing.
 func (r *TemplateRead) same(as *TemplateRead) bool {
 	if r == nil || as == nil {
 		return r == as
