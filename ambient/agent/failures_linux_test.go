@@ -23,7 +23,7 @@ var errBroken = errors.New("broken by the test")
 type breakable struct {
 	hostDataplane
 	apply, remove, updateV6 atomic.Bool // they fail
-	updates                 atomic.Int32
+	updates, removals       atomic.Int32
 }
 
 func (b *breakable) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
@@ -34,6 +34,7 @@ func (b *breakable) Apply(ctx context.Context, ns *interception.Netns, p *interc
 }
 
 func (b *breakable) Remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
+	b.removals.Add(1)
 	if b.remove.Load() {
 		return errBroken
 	}
@@ -243,6 +244,14 @@ func TestEndOfTheAgentIsNoDoubt(t *testing.T) {
 	n, b := newBreakable(t)
 	s := &stopping{hostDataplane: b.hostDataplane, waiting: make(chan struct{}, 100)}
 	n.options.Sets = s
+	var failures atomic.Int32
+	observe := n.options.Observe
+	n.options.Observe = func(p Pod) {
+		if p.Err != nil {
+			failures.Add(1)
+		}
+		observe(p)
+	}
 	n.pod("a")
 	n.proxy()
 	a, end := n.run()
@@ -254,5 +263,78 @@ func TestEndOfTheAgentIsNoDoubt(t *testing.T) {
 	end()
 	if got := n.statusesOf("a"); len(got) != 1 {
 		t.Errorf("the statuses are %q, want that the end writes none", got)
+	}
+	if got := failures.Load(); got > 0 {
+		t.Errorf("%d failures are told of, want none by the end", got)
+	}
+}
+
+// TestEndTakesNoStep ends an agent while it tells of the step that removes a pod's rules: it does
+// not take that step any more.
+func TestEndTakesNoStep(t *testing.T) {
+	t.Parallel()
+	n, b := newBreakable(t)
+	n.pod("a")
+	n.proxy()
+	observe := n.options.Observe
+	removes, ended := make(chan struct{}), make(chan struct{})
+	n.options.Observe = func(p Pod) {
+		if observe(p); p.Step == ambient.StepRemove {
+			close(removes)
+			<-ended
+		}
+	}
+	a, err := New(t.Context(), n.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	n.feed <- told(object("a"))
+	n.awaitSelection(a, "a")
+	n.feed <- told(optedOut("a"))
+	<-removes
+	cancel()
+	close(ended)
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run: %v", err)
+	}
+	if b.removals.Load() > 0 {
+		t.Error("the agent begins to remove the rules after its end")
+	}
+}
+
+// TestErrorOfEnrolmentEnds has a pod that cannot be enrolled leave the mesh: no step of the
+// withdrawal is told with the error from before.
+func TestErrorOfEnrolmentEnds(t *testing.T) {
+	t.Parallel()
+	n, b := newBreakable(t)
+	n.pod("a")
+	n.proxy()
+	observe := n.options.Observe
+	leaving := make(chan Pod, 100)
+	n.options.Observe = func(p Pod) {
+		if observe(p); !p.Wanted.Enrolled {
+			leaving <- p
+		}
+	}
+	a, end := n.run()
+	b.updateV6.Store(true)
+	n.feed <- told(object("a"))
+	n.awaitPods(a, "that the enrolment has failed", func(pods []Pod) bool { return len(pods) == 1 && errors.Is(pods[0].Err, errBroken) })
+	b.updateV6.Store(false)
+	n.feed <- told(optedOut("a"))
+	n.awaitPods(a, "that the pod has left", func(pods []Pod) bool { return len(pods) == 0 })
+	end()
+	close(leaving)
+	steps := 0
+	for p := range leaving {
+		if steps++; p.Err != nil {
+			t.Errorf("the step %q is told with %v", p.Step, p.Err)
+		}
+	}
+	if steps == 0 {
+		t.Error("no step is told of")
 	}
 }

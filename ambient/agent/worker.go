@@ -373,7 +373,10 @@ func (w *worker) advance(ctx context.Context, alert <-chan struct{}, wanted ambi
 		}
 	}
 	for _, step := range steps {
-		w.publish(wanted, step, w.current().Err)
+		w.publish(wanted, step, w.lastError(wanted))
+		if ctx.Err() != nil {
+			return 0, false // the agent has ended while it told of the step
+		}
 		if step.Waits() {
 			return w.looks.Next(time.Now()), false
 		}
@@ -443,14 +446,22 @@ func (w *worker) advanceServed(ctx context.Context, alert <-chan struct{}, wante
 	return w.advance(ctx, alert, wanted)
 }
 
-// failed notes a failure, and returns how long to wait.
+// lastError returns the error that is told with the next step: the last one, unless the opposite
+// was wanted of the pod then.
+func (w *worker) lastError(wanted ambient.Wanted) error {
+	last := w.current()
+	if last.Wanted.Enrolled != wanted.Enrolled {
+		return nil
+	}
+	return last.Err
+}
+
+// failed notes a failure, and returns how long to wait. The end of the agent is none.
 func (w *worker) failed(ctx context.Context, wanted ambient.Wanted, step ambient.Step, err error) time.Duration {
-	if errors.Is(err, errNews) {
+	if errors.Is(err, errNews) || ctx.Err() != nil {
 		return 0
 	}
-	if ctx.Err() == nil { // the end of the agent takes nothing from the pod
-		w.doubt(wanted, step)
-	}
+	w.doubt(wanted, step)
 	w.publish(wanted, step, err)
 	pause := w.failures.Next(time.Now())
 	if step == ambient.StepDrain && !w.undrained.IsZero() { // no longer than the pod's connections would have

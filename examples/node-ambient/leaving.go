@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 
 	"github.com/meshcni/meshcni/ambient"
@@ -24,10 +23,7 @@ type leaving struct {
 	withdrawn bool // the former agent was asked to withdraw it
 	passed    bool // the former agent captures no new connection of it
 
-	// failure is why the former agent has failed to withdraw the pod; nil if it has not. Before, that
-	// agent told of formerStep, if it withdrew the pod then.
-	failure    error
-	formerStep ambient.Step
+	failure error // why the former agent has failed to withdraw the pod; nil if it has not
 
 	// told is set when the agent on the node has asked which proxy takes the pod's tunnels, and the
 	// answer has changed. That agent has obeyed when it tells of the pod after that. With toPods
@@ -47,21 +43,13 @@ func (p *leaving) hasFailed(now agent.Pod) bool {
 	return failed || !now.Wanted.Enrolled || now.Seen.Proxy != ambient.ProxyServes
 }
 
-// stuck returns why the former agent fails to withdraw the pod; nil if it does not. Before it takes
-// a step it tells of that together with an earlier failure, which may be from the time when it kept
-// the pod. So a failure counts once it is told with the same step again, or without any. What the
-// end of the process has interrupted is no failure.
-func (p *leaving) stuck(now agent.Pod) error {
-	if now.Wanted.Enrolled {
-		p.formerStep = ""
+// stuck returns why the former agent fails to withdraw a pod; nil if it does not. While it waits
+// for the pod's connections, it goes on by itself.
+func stuck(pod agent.Pod) error {
+	if pod.Wanted.Enrolled || pod.Step.Waits() {
 		return nil
 	}
-	again := now.Step == "" || now.Step == p.formerStep
-	p.formerStep = now.Step
-	if !again || now.Step.Waits() || errors.Is(now.Err, context.Canceled) {
-		return nil
-	}
-	return now.Err
+	return pod.Err
 }
 
 // isFine reports whether an agent has done for a pod what it can. Connections of a family that the

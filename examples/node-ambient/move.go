@@ -35,7 +35,7 @@ type move struct {
 
 	mu       sync.Mutex
 	left     map[string]*leaving // the pods that the former agent has, by UID
-	expected map[string]int      // new sandboxes of pods whose UID is not known, by namespace and name
+	expected map[string]int      // new sandboxes of other pods, by namespace and name
 	queue    []string            // those that could be captured by the new one
 	next     orders              // what is to be done since the last decision
 	turn     string              // the one that may be; empty if none
@@ -123,8 +123,9 @@ func (m *move) isOver() bool {
 }
 
 // expect lets a pod with a new sandbox be captured out of turn. The UID of a static pod's object
-// differs from the one that the runtime tells, and some runtimes tell none. Such a pod is known by
-// its name once the new agent tells of it, which may have to wait for the feed, until done.
+// differs from the one that the runtime tells, and some runtimes tell none. So until done, each pod
+// of that name is freed when the new agent tells of it. That may be an ending pod, too, which a pod
+// of a StatefulSet replaces.
 func (m *move) expect(pod podnetns.Pod) (done func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -238,7 +239,7 @@ func (m *move) noteFormer(pod agent.Pod) (unshared chan struct{}) {
 // noteFailure notes why the former agent cannot give up a pod. Other pods need not wait for it: it
 // is captured in the new form, too, or is not to be captured. The caller holds mu.
 func (m *move) noteFailure(p *leaving, pod agent.Pod) {
-	failure := p.stuck(pod)
+	failure := stuck(pod)
 	if failure != nil && (p.failure == nil || p.failure.Error() != failure.Error()) {
 		m.log.Warn("a pod cannot leave the former form of capture, and others move on", "uid", pod.UID, "step", pod.Step, "error", failure)
 	}
@@ -299,7 +300,10 @@ func (m *move) decide() (next orders, done bool) {
 func (m *move) run(ctx context.Context) error {
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	defer context.AfterFunc(working, func() { close(m.ending) })()
+	defer context.AfterFunc(working, func() {
+		end(nil) // returns when the agents know that they are to end, so that they take no further step
+		close(m.ending)
+	})()
 	var group sync.WaitGroup
 	group.Go(func() { end(m.fork.run(working)) })
 	group.Go(func() { end(m.to.run(working)) })

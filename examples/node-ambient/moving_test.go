@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"testing"
@@ -171,39 +170,22 @@ func TestOldSandboxOfAStaticPod(t *testing.T) {
 	}
 }
 
-// TestOldErrorsKeepNoPod has a pod of which the former agent has an error from before the
-// withdrawal, and tells it with each step that it takes: that does not mean that the pod cannot
-// leave, so that the next one waits.
-func TestOldErrorsKeepNoPod(t *testing.T) {
+// TestWaitsAreNoFailure has the former agent wait for the connections of a pod, after a failure:
+// that does not mean that the pod cannot leave, so that the next one waits.
+func TestWaitsAreNoFailure(t *testing.T) {
 	t.Parallel()
-	for before, told := range map[ambient.Step][]agent.Pod{
-		ambient.StepTell: { // with the proxy
-			{Step: ambient.StepDrain, Err: errNoRoom}, {Step: ambient.StepAwaitDrained, Err: errNoRoom}, {Step: ambient.StepAwaitDrained, Err: errNoRoom},
-		},
-		ambient.StepAwaitProxy: { // without
-			{Step: ambient.StepRemove, Err: errNoRoom}, {Step: ambient.StepLeave, Err: errNoRoom}, {Step: ambient.StepClose, Err: errNoRoom},
-		},
-		ambient.StepOpen: {
-			{Step: ambient.StepOpen, Err: errNoRoom}, {Step: ambient.StepRemove, Err: errNoRoom},
-		},
-		"": { // the process ends
-			{Step: ambient.StepDrain}, {Step: ambient.StepDrain, Err: fmt.Errorf("write rules: %w", context.Canceled)}, {Err: context.Canceled},
-		},
-	} {
-		m := newMoves(t, ambientconf.ModeInPod, 2)
-		m.look("pod-0")
-		m.look("pod-1")
-		m.settle()
-		m.seeFormer(agent.Pod{UID: "pod-0", Step: told[0].Step}) // it is not wanted for a moment
-		m.seeFormer(agent.Pod{UID: "pod-0", Wanted: ambient.Wanted{Enrolled: true}, Step: before, Err: errNoRoom})
-		for _, pod := range told {
-			pod.UID = "pod-0"
-			m.seeFormer(pod)
-			if withdrawn, _ := m.settle(); len(withdrawn) > 0 || m.failure("pod-0") != nil || !m.held("pod-1") {
-				t.Errorf("failed at %q before, and told %+v: withdrawn are %v, pod-0 cannot leave: %v, pod-1 is held: %t", before, pod,
-					withdrawn, m.failure("pod-0"), m.held("pod-1"))
-			}
-		}
+	m := newMoves(t, ambientconf.ModeInPod, 2)
+	m.look("pod-0")
+	m.look("pod-1")
+	m.settle()
+	m.seeFormer(agent.Pod{UID: "pod-0", Wanted: ambient.Wanted{Enrolled: true}, Step: ambient.StepTell, Err: errNoRoom})
+	m.seeFormer(agent.Pod{UID: "pod-0", Step: ambient.StepAwaitDrained, Err: errNoRoom})
+	if m.settle(); m.failure("pod-0") != nil || !m.held("pod-1") {
+		t.Errorf("pod-0 cannot leave: %v, pod-1 is held: %t", m.failure("pod-0"), m.held("pod-1"))
+	}
+	m.seeFormer(agent.Pod{UID: "pod-0", Step: ambient.StepRemove, Err: errNoRoom})
+	if m.failure("pod-0") == nil {
+		t.Error("it cannot leave, and that is not noted")
 	}
 }
 
