@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"runtime"
 	"sync"
 	"time"
 
@@ -28,7 +27,6 @@ type reporter struct {
 	mu      sync.Mutex
 	to      io.Writer
 	pending []byte                     // lines that are not written yet
-	asked   bool                       // a plugin's request is among them
 	pods    map[string]ambientnews.Pod // those that were reported, by UID
 	warned  map[string]string          // what was logged of the pods' annotations, by UID
 	node    ambientnews.Node
@@ -206,26 +204,20 @@ func (r *reporter) line(line ambientnews.Line) {
 		return
 	}
 	if len(r.pending) == 0 {
-		time.AfterFunc(afterwards, func() {
-			if r.flush() {
-				runtime.GC() // so that the next pod is not delayed by a collection
-			}
-		})
+		time.AfterFunc(afterwards, r.flush)
 	}
 	r.pending = append(append(r.pending, text...), '\n')
-	r.asked = r.asked || line.Request != nil
 }
 
-// flush writes the lines that wait, and reports whether a plugin's request is among them.
-func (r *reporter) flush() (asked bool) {
+// flush writes the lines that wait.
+func (r *reporter) flush() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.pending) == 0 {
-		return false
+		return
 	}
 	if _, err := r.to.Write(r.pending); err != nil {
 		r.log.Warn("can't report to the daemon", "error", err)
 	}
-	asked, r.pending, r.asked = r.asked, nil, false
-	return asked
+	r.pending = nil
 }
