@@ -143,7 +143,7 @@ func BenchmarkHeal(b *testing.B) {
 			n.flush(namespace)
 			n.await(func() bool { return !differs(plan, n.state(pod)) }, func() string { return describe(a) })
 		}))
-		time.Sleep(betweenHeals)
+		time.Sleep(betweenHeals) //nolint:forbidigo // a benchmark takes real time, and the agent's pace is about that
 	}
 	slices.Sort(took)
 	median := took[len(took)/2]
