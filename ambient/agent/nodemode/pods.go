@@ -344,7 +344,7 @@ func (e *entry) given(address netip.Addr) (at time.Time) {
 }
 
 // failed notes a failure, and has the pod looked at again later. It takes the status "enabled" back
-// from a pod that lacks something, and does not get it; the end of the agent takes nothing from it.
+// from a pod that lacks something, and does not get it.
 func (a *Agent) failed(ctx context.Context, e *entry, wanted ambient.Wanted, step ambient.Step, err error) {
 	if ctx.Err() != nil {
 		return // the end of the agent is no failure
