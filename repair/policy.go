@@ -33,8 +33,8 @@ type Rule struct {
 	// Verdicts are those that the rule matches; empty for Broken alone.
 	Verdicts []Verdict
 	// Do lists what to do in order of preference: the first mode that can be applied to the pod is.
-	// If none can, the pod is reported. An empty list is ModeNothing. Package
-	// controller also uses the next mode once four repairs in place have failed.
+	// If none can, the pod is reported. An empty list is ModeNothing. Package controller also uses
+	// the next mode once four repairs in place have failed.
 	Do []Mode
 	// LoseUnowned allows deleting and evicting pods that no controller recreates.
 	LoseUnowned bool

@@ -143,7 +143,7 @@ func BenchmarkHeal(b *testing.B) {
 			n.flush(namespace)
 			n.await(func() bool { return !differs(plan, n.state(pod)) }, func() string { return describe(a) })
 		}))
-		time.Sleep(betweenHeals) //nolint:forbidigo // a benchmark takes real time, and the agent's pace is about that
+		time.Sleep(betweenHeals) //nolint:forbidigo // the agent's pace is about real time, and no event tells when it is over
 	}
 	slices.Sort(took)
 	median := took[len(took)/2]

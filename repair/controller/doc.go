@@ -17,7 +17,7 @@
 //     process starts again and again.
 //   - An API server that is slow, unreachable or refuses only causes delay, which is reported: each
 //     request has a deadline, and each pod a bounded number of attempts until it changes or its
-//     turn comes again. If only the repair in place fails, the last attempt uses the next mode.
+//     turn comes again. After four failed repairs in place, the next mode is used.
 //   - A pod that keeps its network namespace changing delays others by a bounded time: each look
 //     and each repair has a deadline.
 //   - Little memory: only the fields that matter here are decoded and kept, and these are bounded.

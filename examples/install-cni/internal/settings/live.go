@@ -43,8 +43,8 @@ func NewLive(loaded Loaded, log *slog.Logger, observer filesystem.Observer, use 
 // Name is "settings".
 func (l *Live) Name() string { return "settings" }
 
-// Directories returns the settings directory and that of the template's file. If a mount is missing
-// when the container starts, it does not appear later.
+// Directories returns those of the two that exist: the settings directory, and the directory of the
+// template's file. A mount that is missing when the container starts does not appear later.
 func (l *Live) Directories() []string {
 	return slices.DeleteFunc(l.directories(), func(directory string) bool {
 		info, err := os.Stat(directory)
