@@ -48,6 +48,15 @@ func ambientCapabilities() feature {
 	}
 }
 
+// nodeCapabilities is ambient mode where the node captures, with what it takes beyond the other
+// mode.
+func nodeCapabilities() feature {
+	return feature{
+		name: "NodeCapabilities", values: scenario.Values{"ambient": scenario.Values{"enabled": true, "mode": "node"}},
+		needs: []need{{"NetRaw", "DaemonSet istio-cni-node: capability NET_RAW", missed("NET_RAW", "CAP_NET_RAW")}},
+	}
+}
+
 // missed: without a capability, node-ambient logs a line with these words on some node.
 func missed(capability string, words ...string) func(*permissions) {
 	return func(p *permissions) {

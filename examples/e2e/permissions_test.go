@@ -93,6 +93,7 @@ func features() []feature {
 		},
 		ambientFeature(),
 		ambientCapabilities(),
+		nodeCapabilities(),
 		{
 			name: "Constraints", values: scenario.Values{"securityContextConstraints": scenario.Values{"enabled": true}}, foreign: true,
 			needs: []need{{"Use", cluster + use, refused("istio-cni")}, {"HookUses", hook + use, refused("istio-cni-uninstall")}},

@@ -19,7 +19,7 @@ func (s surroundings) openOnNode(drain drainTime) opener {
 			Owner: ambientconf.NodeOwner, Policy: s.policy, Vocabulary: ambient.Istio(), Numbers: ambientconf.NodeNumbers(), Host: s.host,
 			Way: s.settings.ProxyWay(), DNS: s.settings.DNS, Closed: s.settings.Closed, DrainTimeout: drain,
 			Feed: p.feed, Annotator: p.annotator, Observe: p.observe, Held: p.held, Retiring: p.retiring, InPod: p.inPod, Count: s.report.count,
-			WithoutNotices: s.withoutNotices, ObserveHost: p.observeHost,
+			WithoutNotices: s.withoutNotices, WithoutProbes: s.withoutProbes, ObserveHost: p.observeHost,
 			ObserveProxy: func(listens bool) {
 				if !p.retiring {
 					s.report.listens(listens)
@@ -32,6 +32,11 @@ func (s surroundings) openOnNode(drain drainTime) opener {
 		}
 		return formAgent{plugin: node, operators: onNode{node}, run: node.Run, alone: node.Alone}, nil
 	}
+}
+
+// withoutProbes is told why no packet shows whether connections of pods are marked.
+func (s surroundings) withoutProbes(err error) {
+	s.log.Warn("the status of pods goes by rules alone: whether connections get the mesh's mark is not seen", "error", err)
 }
 
 // onNode answers operators. No proxy connects to its agent.

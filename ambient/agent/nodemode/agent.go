@@ -71,6 +71,7 @@ func New(o Options) (*Agent, error) {
 		return fail(err)
 	}
 	a.host.watch = a.watch
+	a.openProbes()
 	return a, nil
 }
 
@@ -122,7 +123,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	for _, p := range a.host.proxies {
 		err = errors.Join(err, a.host.close(p))
 	}
-	return errors.Join(err, a.watch.Close())
+	return errors.Join(err, a.host.probes.close(), a.watch.Close())
 }
 
 // calm is how long changes on the host are collected before they are looked at. The agent's own
@@ -194,6 +195,7 @@ func (a *Agent) work(ctx context.Context) time.Time {
 		case onHost:
 			if err := a.keepHost(ctx); ctx.Err() == nil {
 				a.report(err)
+				a.probeOne()
 			}
 		case e != nil:
 			a.pass(ctx, e)

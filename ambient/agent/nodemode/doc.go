@@ -7,12 +7,16 @@
 //
 //	Feed ----------> pods ----ambient.Enrolled--> what is wanted of each pod ---+
 //	Agent.Enrol ---> addresses, from the plugin                                 +-- ambient.Next
-//	kernel ---look-> members of the sets, the proxy's listeners ----------------+
+//	kernel ---look-> members of the sets, the proxy's listeners, the mark ------+
 //	                                                                  steps --> sets, status
 //	Feed ----------> the proxy's pod --> NodePlan on the host, ProxyPlan in the proxy's namespace
 //
 // A pod is captured while its addresses are in the host's sets, each with the pod's UID. To enrol
 // or to withdraw one is one edit of the set of each family.
+//
+// Whether the kernel then marks the pod's connections, the agent sees by a packet that it sends
+// through the host's rules. Where rules of other programs take the mark away, the pod is not
+// enabled, and has an error that wraps [ErrMark]. No program gets the packet.
 //
 // # The proxy
 //

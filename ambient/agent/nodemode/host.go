@@ -24,6 +24,7 @@ type host struct {
 	o       *Options
 	watch   *notice.Watch
 	members members
+	probes  probes
 
 	proxies  []*proxy              // those of the state file; the first one gets new connections
 	none     bool                  // unless no proxy does, so that all of them are former ones
@@ -118,6 +119,7 @@ func (h *host) restore(ctx context.Context) (lost map[netip.Addr]string, err err
 	if h.own, err = addressesOf(h.o.Host); err != nil {
 		return lost, errors.Join(failed, err)
 	}
+	h.probes.aim(h.own)
 	h.ready = true
 	return lost, failed
 }

@@ -71,6 +71,11 @@ type Options struct {
 	// refusal. What other programs change is then found in rounds of 5 s at most. Without it (nil)
 	// New fails.
 	WithoutNotices func(error)
+	// WithoutProbes is called when the agent cannot see by packets whether connections of pods are
+	// marked ([ErrMark]), with the reason: it has no CAP_NET_RAW on the host, or a packet did not come
+	// back, as with rp_filter=1 in all interfaces. The agent tries packets again, after a minute at
+	// most, and goes by the sets and rules meanwhile. It may be nil.
+	WithoutProbes func(error)
 	// Observe is called when a step of a pod is waited for or has failed, when the pod is as
 	// wanted, and at last when the agent does not deal with it any more. It may be nil.
 	Observe func(agent.Pod)
@@ -115,6 +120,9 @@ func (o *Options) setDefaults() {
 	o.Round, o.ListenerRound = cmp.Or(o.Round, time.Minute), cmp.Or(o.ListenerRound, 2*time.Second)
 	o.SettingsRound = cmp.Or(o.SettingsRound, time.Minute)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 30*time.Second)
+	if o.WithoutProbes == nil {
+		o.WithoutProbes = func(error) {}
+	}
 	if o.Observe == nil {
 		o.Observe = func(agent.Pod) {}
 	}

@@ -200,7 +200,14 @@ func (a *Agent) lack(e *entry, wanted ambient.Wanted) error {
 
 // advance takes the steps that follow from what was seen.
 func (a *Agent) advance(ctx context.Context, e *entry, wanted ambient.Wanted) {
-	for _, step := range ambient.Next(wanted, e.seen) {
+	steps := ambient.Next(wanted, e.seen)
+	if len(steps) == 0 && wanted.Enrolled {
+		if err := a.probe(e); err != nil {
+			a.failed(ctx, e, wanted, ambient.StepEnabled, err)
+			return
+		}
+	}
+	for _, step := range steps {
 		if step.Waits() {
 			a.publish(e, wanted, step, a.lack(e, wanted))
 			return // the proxy's listeners make all pods due
@@ -220,13 +227,18 @@ func (a *Agent) advance(ctx context.Context, e *entry, wanted ambient.Wanted) {
 	e.failures.Reset()
 	a.countSettled(e, wanted)
 	a.publish(e, wanted, "", a.lack(e, wanted))
+	e.answer()
+	if !wanted.Enrolled {
+		a.retire(e)
+	}
+}
+
+// answer tells the plugin that the pod is as wanted.
+func (e *entry) answer() {
 	for _, w := range e.waiting {
 		close(w.Settled)
 	}
 	e.waiting = nil
-	if !wanted.Enrolled {
-		a.retire(e)
-	}
 }
 
 // step takes one step. The members are the rules: after them nothing is left to apply.
@@ -236,7 +248,12 @@ func (a *Agent) step(ctx context.Context, e *entry, step ambient.Step) error {
 		return a.enter(ctx, e)
 	case ambient.StepLeave:
 		return a.leave(ctx, e)
-	case ambient.StepPending, ambient.StepEnabled, ambient.StepClear:
+	case ambient.StepEnabled:
+		if err := a.probe(e); err != nil {
+			return err
+		}
+		a.annotate(e, ambient.StatusEnabled)
+	case ambient.StepPending, ambient.StepClear:
 		a.annotate(e, e.seen.After(step).Status)
 	}
 	return nil
@@ -344,12 +361,17 @@ func (e *entry) given(address netip.Addr) (at time.Time) {
 }
 
 // failed notes a failure, and has the pod looked at again later. It takes the status "enabled" back
-// from a pod that lacks something, and does not get it.
+// from a pod that lacks something and does not get it, or whose connections are not marked. The
+// plugin does not wait for the mark, which another program takes away.
 func (a *Agent) failed(ctx context.Context, e *entry, wanted ambient.Wanted, step ambient.Step, err error) {
 	if ctx.Err() != nil {
 		return // the end of the agent is no failure
 	}
-	if wanted.Enrolled && step == ambient.StepEnter && e.seen.Status == ambient.StatusEnabled {
+	if errors.Is(err, ErrMark) {
+		e.answer()
+	}
+	isLost := step == ambient.StepEnter || step == ambient.StepEnabled
+	if wanted.Enrolled && isLost && e.seen.Status == ambient.StatusEnabled {
 		e.seen.Status = ambient.StatusPending
 		a.annotate(e, e.seen.Status)
 	}

@@ -76,3 +76,17 @@ func TestStatusOfNewPod(t *testing.T) {
 		})
 	}
 }
+
+// TestWithoutProbes has no namespace that packets could be sent in.
+func TestWithoutProbes(t *testing.T) {
+	t.Parallel()
+	var refusal error
+	a := &Agent{options: Options{WithoutProbes: func(err error) { refusal = err }}}
+	a.host.o = &a.options
+	a.openProbes()
+	address := netip.MustParseAddr("10.244.0.5")
+	a.host.probes.aim(map[netip.Addr]bool{netip.MustParseAddr("192.0.2.1"): true})
+	if refusal == nil || a.host.isUnmarked(address) || a.host.probes.close() != nil {
+		t.Errorf("without probes, of which the agent tells %v, connections count as unmarked", refusal)
+	}
+}

@@ -20,7 +20,7 @@ func TestGrantable(t *testing.T) {
 	t.Parallel()
 	var want []string
 	for _, values := range []string{
-		"tryKernel: true", "repairInPlace: true", "ambient: {enabled: true}", "capabilities: [CHOWN, DAC_OVERRIDE, FOWNER]", "securityContextConstraints: {enabled: true}",
+		"tryKernel: true", "repairInPlace: true", "ambient: {enabled: true, mode: node}", "capabilities: [CHOWN, DAC_OVERRIDE, FOWNER]", "securityContextConstraints: {enabled: true}",
 		`settings: {repairPolicy: "do=evict,delete,label", readinessTaint: a/b}`,
 	} {
 		var got []string

@@ -160,6 +160,31 @@ func TestAmbientGrants(t *testing.T) {
 	}
 }
 
+// TestNodeModeGrants checks what ambient mode gets more where the node captures, whichever value
+// says so.
+func TestNodeModeGrants(t *testing.T) {
+	t.Parallel()
+	const ambient = "profile: ambient\n"
+	without := render(t, ambient).Permissions()
+	for values, granted := range map[string]bool{
+		"ambient: {mode: node}":                                       true,
+		"settings: {ambientMode: node}":                               true,
+		"ambient: {mode: in-pod}":                                     false,
+		"ambient: {mode: node}\nsettings: {ambientMode: in-pod}":      false,
+		"ambient: {mode: node, enabled: false}\nrepairInPlace: false": false,
+	} {
+		var more []string
+		for _, p := range render(t, ambient+values).Permissions() {
+			if !slices.Contains(without, p) {
+				more = append(more, p.What)
+			}
+		}
+		if is := slices.Equal(more, []string{"capability NET_RAW"}); is != granted || len(more) > 0 != granted {
+			t.Errorf("%s grants %q", values, more)
+		}
+	}
+}
+
 // TestOtherValuesGrantNothing checks that no other value changes the permissions.
 func TestOtherValuesGrantNothing(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,9 @@
 {{- if include "meshcni.ambient" . -}}
 {{- $all = list "SYS_ADMIN" "NET_ADMIN" "SYS_PTRACE" "NET_BROADCAST" -}}
 {{- end -}}
+{{- if eq (include "meshcni.ambientMode" .) "node" -}}
+{{- $all = append $all "NET_RAW" -}}
+{{- end -}}
 {{- concat $all (.capabilities | default list) | uniq | toYaml -}}
 {{- end -}}
 

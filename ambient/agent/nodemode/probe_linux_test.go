@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodemode_test
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/nodemode"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podnetns"
+	"github.com/meshcni/meshcni/internal/namespace"
+)
+
+// TestE1UnmarkedConnections has another program take the mark away that the mesh's rules set. Sets,
+// rules and listeners are as planned all the while. A pod that was enabled is pending then, one
+// that comes does not become enabled, and the plugin is not kept waiting. All is well once the
+// program's rules are gone.
+func TestE1UnmarkedConnections(t *testing.T) {
+	t.Parallel()
+	others, err := interception.Build("test-other", func(b *interception.Builder) {
+		c := b.Mangle("other")
+		c.EntryAt(interception.Prerouting, 100, interception.Match{}, "later than the mesh")
+		c.Do("unmark", interception.Match{}, interception.SetMark{Mark: interception.WholeMark(0)}, "takes marks away")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, dataplane := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, dataplane)
+			n.options.WithoutProbes = func(err error) { t.Log(err) }
+			web, late := n.pod(), n.pod()
+			proxyPod, proxy := n.proxy()
+			a, _ := n.run()
+			isUnmarked := func(pod ambient.Pod) func() bool {
+				return func() bool {
+					of := a.Status(pod.UID).Pods
+					return len(of) == 1 && errors.Is(of[0].Err, nodemode.ErrMark)
+				}
+			}
+			n.feed <- told(proxyPod, web)
+			n.awaitStatus(web.UID, ambient.StatusEnabled)
+			n.wantWay(web, proxy, captured)
+
+			program := backends(t)["nftables"]
+			n.harm(program.Apply(t.Context(), n.options.Host, others))
+			n.await("an error that connections are not marked", isUnmarked(web))
+			n.wantWay(web, proxy, refused) // nothing leaves in clear text
+			n.feed <- ambient.Change{Pods: []ambient.Pod{late}}
+			n.await("the same of a pod that has come", isUnmarked(late))
+			pod := podnetns.Pod{Namespace: late.Namespace, Name: late.Name, UID: late.UID, IPs: late.Addresses, Containers: []string{"first"}}
+			if _, err := a.Enrol(t.Context(), pod, nil); err != nil {
+				t.Errorf("the plugin is told: %v", err)
+			}
+			n.awaitStatus(web.UID, ambient.StatusPending)
+			n.mu.Lock()
+			if slices.Contains(n.statuses[late.UID], ambient.StatusEnabled) {
+				t.Errorf("a pod whose connections are not marked has the statuses %v", n.statuses[late.UID])
+			}
+			n.mu.Unlock()
+
+			n.harm(program.Remove(t.Context(), n.options.Host, others.Owner))
+			n.awaitStatus(web.UID, ambient.StatusEnabled)
+			n.awaitStatus(late.UID, ambient.StatusEnabled)
+			n.wantWay(web, proxy, captured)
+		})
+	}
+}
+
+// TestUnseenProbes has the kernel drop the agent's packets: the agent tells that, and goes by the
+// sets and rules.
+func TestUnseenProbes(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, backends(t)["nftables"])
+	n.harm(namespace.Run(n.options.Host.File(), func() error {
+		return os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("1"), 0)
+	}))
+	reasons := make(chan error, 10)
+	n.options.WithoutProbes = func(err error) { reasons <- err }
+	web := n.pod()
+	proxyPod, _ := n.proxy()
+	n.run()
+	n.feed <- told(proxyPod, web)
+	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	if err := <-reasons; !strings.Contains(err.Error(), "did not come back") {
+		t.Errorf("the agent tells %v", err)
+	}
+}
