@@ -5,8 +5,10 @@ package collision
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/meshcni/meshcni/interception"
 )
@@ -60,7 +62,7 @@ func Find(p *interception.Plan, s Standing) []Collision {
 			}
 		}
 	}
-	all = append(all, s.marks(p)...)
+	all = append(append(all, s.patterns(p)...), s.marks(p)...)
 	seen := map[Collision]bool{}
 	return slices.DeleteFunc(all, func(c Collision) bool {
 		again := seen[c]
@@ -118,6 +120,51 @@ func (s Standing) links(own interception.Link) (all []Collision) {
 		all = append(all, Collision{fmt.Sprintf("UDP port %d", port), "a socket or a tunnel"})
 	}
 	return all
+}
+
+// patterns returns the interfaces whose names match a pattern of the plan's rules, which is for the
+// plan's own interfaces.
+func (s Standing) patterns(p *interception.Plan) (all []Collision) {
+	for m := range matches(p) {
+		for _, names := range []interception.InterfaceSet{m.In.Set(), m.Out.Set()} {
+			for _, pattern := range names.Names() {
+				if stem, is := strings.CutSuffix(string(pattern), "*"); is {
+					all = append(all, s.named(p, pattern, stem)...)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// named returns the interfaces whose names begin with a stem. One with the name of a link of the
+// plan is reported with that link.
+func (s Standing) named(p *interception.Plan, pattern interception.Interface, stem string) (all []Collision) {
+	for _, name := range s.Links {
+		isLink := planHas(p, interception.Link{Name: name}, func(a, b interception.Link) bool { return a.Name == b.Name })
+		if strings.HasPrefix(string(name), stem) && !isLink {
+			all = append(all, Collision{"the pattern " + string(pattern), "interface " + string(name)})
+		}
+	}
+	return all
+}
+
+// matches are those of the plan's jumps and rules.
+func matches(p *interception.Plan) iter.Seq[interception.Match] {
+	return func(yield func(interception.Match) bool) {
+		for table := range p.Tables() {
+			for _, e := range table.Entries {
+				if !yield(e.Match) {
+					return
+				}
+			}
+		}
+		for _, r := range p.Rules() {
+			if !yield(r.Match) {
+				return
+			}
+		}
+	}
 }
 
 // The routing tables that the kernel has by itself (ip-route(8)).

@@ -108,6 +108,10 @@ func TestFind(t *testing.T) {
 			Destination: all4, Device: "istioout", Gateway: netip.MustParseAddr("192.168.127.2"), Table: 101,
 		}}}},
 		"an interface": {collision.Standing{Links: []interception.Interface{"eth0", "istioin"}}, []string{"link istioin is used by an interface of that name"}},
+		"an interface that rules take for a link": {
+			collision.Standing{Links: []interception.Interface{"eth0", "istioin-x", "istio"}},
+			[]string{"the pattern istioin* is used by interface istioin-x"},
+		},
 		"a subnet": {
 			collision.Standing{Addresses: []netip.Prefix{netip.MustParsePrefix("192.168.0.1/16"), netip.MustParsePrefix("10.0.0.1/8")}},
 			[]string{"subnet 192.168.126.0/30 is used by address 192.168.0.1/16", "subnet 192.168.127.0/30 is used by address 192.168.0.1/16"},

@@ -9,12 +9,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/collision"
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/netfacts"
 )
 
-// ErrClash is wrapped by the error about numbers, names or addresses of the plan that another
-// program uses on the host. The agent has not applied that plan.
+// ErrClash is wrapped by the error about numbers, names or addresses of a plan that another program
+// uses on the host or in the namespace of the proxy. The agent has not applied that plan.
 var ErrClash = errors.New("the node's numbers are in use")
 
 // mustNotClash refuses a plan where another program uses what the plan would, unless one with wires
@@ -29,7 +31,44 @@ func (h *host) mustNotClash(ctx context.Context, plan *interception.Plan) error 
 	if err != nil || slices.ContainsFunc(state.Objects, isLink) {
 		return err
 	}
-	standing, err := h.standing(ctx, state.Foreign)
+	return h.clash(ctx, h.o.Host, plan, state)
+}
+
+// mustFit refuses a proxy for whose plans another program has what they need, on the host or in the
+// proxy's namespace. Its generation is another one than that of a proxy whose wires stand.
+func (h *host) mustFit(ctx context.Context, p *proxy) error {
+	fits := func(in *interception.Netns, planned func(interception.Facts) (*interception.Plan, error)) error {
+		facts, err := netfacts.Read(in)
+		if err != nil {
+			return err
+		}
+		plan, err := planned(facts)
+		if err != nil {
+			return err
+		}
+		state, err := h.o.Dataplane.Observe(ctx, in, h.o.Owner)
+		if err != nil {
+			return err
+		}
+		return h.clash(ctx, in, plan, state)
+	}
+	err := h.lookForFormer(ctx)
+	if err == nil {
+		err = fits(h.o.Host.With(p.Proxy.Namespace, p.netns), func(f interception.Facts) (*interception.Plan, error) {
+			return ambient.NodePlan(p.Proxy, h.o.Numbers, f, h.o.Owner)
+		})
+	}
+	if err == nil {
+		err = fits(p.netns, func(f interception.Facts) (*interception.Plan, error) {
+			return ambient.ProxyPlan(p.Proxy, h.o.Numbers, f, h.o.Owner)
+		})
+	}
+	return err
+}
+
+// clash returns an error if other programs use in a namespace what a plan would.
+func (h *host) clash(ctx context.Context, in *interception.Netns, plan *interception.Plan, seen interception.State) error {
+	standing, err := h.standing(ctx, in, seen)
 	if err != nil {
 		return err
 	}
@@ -41,8 +80,8 @@ func (h *host) mustNotClash(ctx context.Context, plan *interception.Plan) error 
 	for i, c := range shared {
 		texts[i] = c.String()
 	}
-	return fmt.Errorf("%w: %s: have the other programs use something else, or capture the pods in their own namespaces (ambient-mode in-pod)",
-		ErrClash, strings.Join(texts, "; "))
+	return fmt.Errorf("%w: in %s, %s: have the other programs use something else, or capture the pods in their own namespaces (ambient-mode in-pod)",
+		ErrClash, in, strings.Join(texts, "; "))
 }
 
 // isOwn reports whether a chain is the agent's, written by package iptables: package nftables reads
@@ -51,11 +90,11 @@ func (h *host) isOwn(c interception.ForeignChain) bool {
 	return c.Hook == "" && strings.HasPrefix(c.Name, strings.ToUpper(string(h.o.Owner))+"_")
 }
 
-// standing returns what other programs have on the host.
-func (h *host) standing(ctx context.Context, chains []interception.ForeignChain) (s collision.Standing, err error) {
-	s.Chains = chains
+// standing returns what other programs have in a namespace.
+func (h *host) standing(ctx context.Context, in *interception.Netns, seen interception.State) (s collision.Standing, err error) {
+	s.Chains = slices.Clone(seen.Foreign)
 	for _, d := range h.o.TakeOver {
-		state, err := d.Observe(ctx, h.o.Host, h.o.Owner)
+		state, err := d.Observe(ctx, in, h.o.Owner)
 		if errors.Is(err, interception.ErrUnsupported) {
 			continue
 		}
@@ -65,7 +104,7 @@ func (h *host) standing(ctx context.Context, chains []interception.ForeignChain)
 		s.Chains = append(s.Chains, state.Foreign...)
 	}
 	s.Chains = slices.DeleteFunc(s.Chains, func(c interception.ForeignChain) bool { return h.former.has(c) || h.isOwn(c) })
-	others, err := othersOf(h.o.Host, h.o.Owner)
+	others, err := othersOf(in, h.o.Owner)
 	if err != nil {
 		return s, err
 	}
@@ -81,7 +120,16 @@ func (h *host) standing(ctx context.Context, chains []interception.ForeignChain)
 			s.PolicyRules = append(s.PolicyRules, o)
 		}
 	}
-	s.UDPPorts, err = portsOf(h.o.Host)
+	s.UDPPorts, err = portsOf(in)
+	s.UDPPorts = slices.DeleteFunc(s.UDPPorts, func(port interception.Port) bool { return hasTunnel(seen, port) })
 	slices.Sort(s.UDPPorts)
 	return s, err
+}
+
+// hasTunnel reports whether a tunnel of the owner has a port.
+func hasTunnel(seen interception.State, port interception.Port) bool {
+	return slices.ContainsFunc(seen.Objects, func(o interception.Object) bool {
+		link, is := o.(interception.Link)
+		return is && link.VXLAN != nil && link.VXLAN.Port == port
+	})
 }

@@ -221,6 +221,7 @@ func TestNumbersInUse(t *testing.T) {
 		"priority": {"ip rule add priority 101 fwmark 0x10000 table 7", "priority 101 is used by policy rule v4"},
 		"mark":     {"iptables-nft -t mangle -A PREROUTING -j MARK --set-mark 0x100/0x100", "packet mark 0x100/0x120 is used by ip mangle/PREROUTING"},
 		"link":     {"ip link add istioin type veth peer name other", "link istioin is used by an interface of that name"},
+		"pattern":  {"ip link add istioin-x type veth peer name other", "the pattern istioin* is used by interface istioin-x"},
 		"subnet":   {"ip address add 192.168.0.1/16 dev lo", "subnet 192.168.126.0/30 is used by address 192.168.0.1/16"},
 		"port":     {"ip link add tunnel type vxlan id 7 remote 192.0.2.1 dstport 6081", "UDP port 6081 is used by a socket or a tunnel"},
 	} {

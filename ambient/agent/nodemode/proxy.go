@@ -116,7 +116,13 @@ func (h *host) open(ctx context.Context, pod ambient.Pod) (p *proxy, err error) 
 		err = h.mustListen(netns)
 	}
 	if err == nil {
+		err = h.mustFit(ctx, p)
+	}
+	if err == nil {
 		err = h.watch.Add(p.key(), netns)
+	}
+	if errors.Is(err, ErrClash) { // to look for that takes long
+		h.refuse(pod.UID, proxyError(pod, err))
 	}
 	if err != nil {
 		return fail(errors.Join(err, netns.Close()))
