@@ -29,7 +29,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write docs/explain.md anew")
+var update = flag.Bool("update", false, "write docs/explain.md and testdata/node-walk.txt anew")
 
 // runConsoles replaces the output below each command by the actual output.
 func runConsoles(t *testing.T, text string) string {
