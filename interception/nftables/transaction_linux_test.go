@@ -108,6 +108,9 @@ func TestMissingFeatures(t *testing.T) {
 		chain.Do("rule.save", interception.Match{}, interception.SaveMark{Mask: 1}, "saves")
 		fixed := interception.Match{ConnMark: interception.Is(interception.MarkBits{Value: 1, Mask: 3})}
 		chain.Do("rule.restore", fixed, interception.RestoreMark{Mask: 1}, "restores")
+		arriving := b.Mangle("arriving")
+		arriving.Entry(interception.Prerouting, interception.Match{}, "an entry")
+		arriving.Do("rule.tproxy", interception.Match{L4: interception.TCP()}, interception.TProxyTo{Port: 15006, Mark: interception.WholeMark(1)}, "delivers")
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -128,6 +131,7 @@ func TestMissingFeatures(t *testing.T) {
 		{"rule.save", "saves", unix.EOPNOTSUPP, "Linux 6.13"},
 		{"rule.save", "saves", unix.EINVAL, "Linux 6.13"},
 		{"rule.restore", "restores", unix.ENOENT, "connection tracking with marks"},
+		{"rule.tproxy", "delivers", unix.ENOENT, "nft_tproxy"},
 	} {
 		part, ok := find(parts, test.at, test.why)
 		if !ok {
