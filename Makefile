@@ -120,6 +120,11 @@ e2e-soak: e2e-prepared ## a day in production: pods come and go for MINUTES=20 w
 cluster: e2e-prepared ## starts the Kubernetes of the end-to-end tests, to play with, until Ctrl-C
 	$(E2E) -cluster-only
 
+.PHONY: matrix
+matrix: ## the tables of ambient mode with real packets: which form of capture, dataplane, way and proxy was tried, and why a cell is missing
+	@.ci/prerequisites nft iptables newuidmap gcc haproxy
+	go test ./ambient ./ambient/agent -count=1 -v -run 'TestNodeCapture$$|TestNodes$$'
+
 .PHONY: soak
 soak: N ?= 10000
 soak: SEED ?= 1000
