@@ -7,10 +7,15 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent"
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
 // The limits of what the agent keeps for each pod at rest: those of the capture in the pods.
@@ -76,4 +81,43 @@ func footprint(b *testing.B) (files int, heap int64) {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return len(entries), int64(stats.HeapAlloc)
+}
+
+// The limits of BenchmarkHeal: the rules of the host are back within a second.
+const (
+	mostHeal = 1000.0 // ms
+	heals    = 10
+)
+
+// BenchmarkHeal flushes all rules of the host while a pod is meshed, as a reload of firewalld does,
+// and waits until the rules and the members are there again. iptables-legacy is not among the
+// dataplanes, since the kernel gives no notice of its rules.
+func BenchmarkHeal(b *testing.B) {
+	for _, name := range []string{"nftables", "iptables-nft"} {
+		n := newNode(b, backends(b)[name])
+		proxy, _ := n.proxy()
+		web := n.pod()
+		var healed atomic.Int64
+		n.options.Count = func(c agent.Count) {
+			if c.What == agent.CountHealed && c.Of == "host" {
+				n.news(func() { healed.Add(1) })
+			}
+		}
+		n.run()
+		n.feed <- told(proxy, web)
+		n.awaitStatus(web.UID, ambient.StatusEnabled)
+		var took []float64
+		for range heals {
+			before, began := healed.Load(), time.Now()
+			sandboxtest.Run(b, n.options.Host.File(), "", "nft", "flush", "ruleset")
+			n.await("the rules are back", func() bool { return healed.Load() > before && len(n.members()) == len(web.Addresses) })
+			took = append(took, float64(time.Since(began))/float64(time.Millisecond))
+		}
+		slices.Sort(took)
+		median := took[len(took)/2]
+		b.ReportMetric(median, "ms/heal-"+name)
+		if median > mostHeal {
+			b.Errorf("NOT MET: with %s the rules return after %.0f ms, and the limit is %.0f", name, median, mostHeal)
+		}
+	}
 }

@@ -23,8 +23,8 @@ import (
 var replacements = flag.Int("replacements", 3, "how many proxies of a node are replaced under load, by each dataplane")
 
 // TestProxyIsReplaced has newer proxies take the place of older ones under load, by each way. No
-// connection is refused or gets lost. A former proxy has its rules until its pod is gone, and then
-// nothing is left of it.
+// connection is refused or gets lost, and none goes past the proxies. A former proxy has its rules
+// until its pod is gone, and then nothing is left of it.
 func TestProxyIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, dataplane := range backends(t) {
@@ -42,6 +42,13 @@ func TestProxyIsReplaced(t *testing.T) {
 				n.feed <- told(former, web)
 				n.awaitStatus(web.UID, ambient.StatusEnabled)
 				n.wantWay(web, proxy, captured)
+				proxy.Takings() // forget
+				taken := 0
+				take := func(p *nodes.Proxy) int {
+					more := len(p.Takings())
+					taken += more
+					return more
+				}
 				made, end := n.load(web)
 				pods, proxies := []ambient.Pod{former}, []*nodes.Proxy{proxy}
 				for round := range *replacements {
@@ -52,9 +59,9 @@ func TestProxyIsReplaced(t *testing.T) {
 					at := (round + 1) % proxyPods
 					pods[at].Created = time.Unix(int64(1000+round), 0)
 					next, newer := pods[at], proxies[at]
-					newer.Takings() // forget
+					take(newer)
 					n.feed <- ambient.Change{Pods: []ambient.Pod{next}}
-					n.eventually("the newer proxy takes connections", func() bool { return len(newer.Takings()) > 0 })
+					n.eventually("the newer proxy takes connections", func() bool { return take(newer) > 0 })
 					if !n.hasRules(former) {
 						t.Error("the former proxy has no rules, and may have connections")
 					}
@@ -65,6 +72,12 @@ func TestProxyIsReplaced(t *testing.T) {
 					former, proxy = next, newer
 				}
 				end()
+				for _, p := range proxies {
+					take(p)
+				}
+				if all := int(made.count.Load()); taken != all {
+					t.Errorf("the proxies took %d of %d connections: the others went past them", taken, all)
+				}
 				t.Logf("%d replacements, %d connections, of which the longest took %s", *replacements, made.count.Load(), time.Duration(made.longest.Load()))
 				n.wantWay(web, proxy, captured)
 				n.mu.Lock()

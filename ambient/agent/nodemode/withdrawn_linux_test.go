@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent"
 	"github.com/meshcni/meshcni/ambient/agent/nodemode"
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 	"github.com/meshcni/meshcni/internal/testing/talk"
 )
@@ -54,6 +56,45 @@ func TestWithdrawalWhereThePlanCannotBe(t *testing.T) {
 				t.Errorf("the state file is still there: %v", err)
 			}
 		})
+	}
+}
+
+// watched is a dataplane that notes before each removal what watch says.
+type watched struct {
+	backend
+
+	watch func(in *interception.Netns)
+}
+
+func (w watched) Remove(ctx context.Context, in *interception.Netns, of interception.Owner) error {
+	w.watch(in)
+	return w.backend.Remove(ctx, in, of)
+}
+
+// TestStateFileGoesLast withdraws all pods: the state file is there as long as anything may be left
+// on the host or in the proxy's namespace, so that the next agent finds that after a kill.
+func TestStateFileGoesLast(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, backends(t)["nftables"])
+	var removals []interception.NetnsID
+	dataplane := watched{backends(t)["nftables"], func(in *interception.Netns) {
+		removals = append(removals, in.ID())
+		if _, err := os.Stat(n.options.State); err != nil {
+			t.Errorf("before a removal from %s: %v", in, err)
+		}
+	}}
+	n.options.Dataplane = dataplane
+	web := n.pod()
+	proxyPod, _ := n.proxy()
+	a, _ := n.run()
+	n.feed <- told(proxyPod, web)
+	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	n.harm(a.Withdraw(t.Context(), func(agent.Pod) {}))
+	if want := []interception.NetnsID{n.options.Host.ID(), n.places[proxyPod.UID].Netns.ID()}; !slices.Equal(removals, want) {
+		t.Errorf("removed from %v, want %v", removals, want)
+	}
+	if _, err := os.Stat(n.options.State); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the state file is still there: %v", err)
 	}
 }
 
