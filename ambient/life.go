@@ -107,7 +107,7 @@ const (
 	// NoStatus: the pod has no such annotation.
 	NoStatus Status = ""
 	// StatusPending: the pod is captured, and the proxy does not serve it. Or the pod was enabled, and
-	// the agent cannot find its network namespace or restore its rules.
+	// the agent cannot find its network namespace, or restore its rules, or these have no effect.
 	StatusPending Status = "pending"
 	// StatusEnabled: the pod is captured, and the proxy serves it.
 	StatusEnabled Status = "enabled"

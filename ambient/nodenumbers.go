@@ -231,8 +231,9 @@ func (n NodeNumbers) validatePorts() error {
 	return listeners.validatePorts(numbersError)
 }
 
-// generation returns the numbers with the wires, the marks and the tables of a generation.
-func (n NodeNumbers) generation(number uint8) NodeNumbers {
+// Generation returns the numbers with the wires, the marks and the tables that the plans for a
+// proxy of a generation ([NodeProxy]) have.
+func (n NodeNumbers) Generation(number uint8) NodeNumbers {
 	odd := isOdd(number)
 	if odd {
 		n.Zone++

@@ -110,7 +110,7 @@ func NodePlan(
 			meshed: map[interception.Family]interception.SetRef{}, shared: map[interception.Family]interception.SetRef{},
 		}
 		for _, o := range append([]NodeProxy{p}, others...) {
-			planner.proxies = append(planner.proxies, proxyNumbers{o, n.generation(o.Generation)})
+			planner.proxies = append(planner.proxies, proxyNumbers{o, n.Generation(o.Generation)})
 		}
 		if planner.isWired() {
 			planner.in, planner.out = n.InboundWire.Node+"*", n.OutboundWire.Node+"*"

@@ -44,7 +44,7 @@ func ProxyPlan(p NodeProxy, n NodeNumbers, f interception.Facts, owner intercept
 		return nil, fmt.Errorf("plan ambient proxy: %w", err)
 	}
 	return interception.Build(owner, func(b *interception.Builder) {
-		planner := proxyPlanner{NodeProxy: p, NodeNumbers: n.generation(p.Generation), facts: f, builder: b}
+		planner := proxyPlanner{NodeProxy: p, NodeNumbers: n.Generation(p.Generation), facts: f, builder: b}
 		planner.network()
 		planner.deliver()
 		planner.send()

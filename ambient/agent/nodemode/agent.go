@@ -42,9 +42,9 @@ type Agent struct {
 }
 
 // New reads the state file, and begins to watch the host. It changes nothing: the caller then calls
-// [Agent.Run]. New needs CAP_NET_BROADCAST, unless Options.WithoutNotices is set. The error wraps
-// [ErrOptions], [ErrState], or an error of [ambient.NodeNumbers.Validate],
-// [ambient.Policy.Validate] or the kernel.
+// [Agent.Run]. New needs CAP_NET_BROADCAST, unless Options.WithoutNotices is set, and does without
+// CAP_NET_RAW (Options.WithoutProbes). The error wraps [ErrOptions], [ErrState], or an error of
+// [ambient.NodeNumbers.Validate], [ambient.Policy.Validate] or the kernel.
 func New(o Options) (*Agent, error) {
 	fail := func(err error) (*Agent, error) { return nil, fmt.Errorf("ambient agent: %w", err) }
 	if err := o.validate(); err != nil {
@@ -61,7 +61,7 @@ func New(o Options) (*Agent, error) {
 		retired: make(chan struct{}), hostDue: time.Now(),
 		failures: upkeep.Series{First: 50 * time.Millisecond, Most: o.ListenerRound, Calm: time.Minute},
 	}
-	a.host.o, a.host.refusals = &a.options, refusals{}
+	a.host.o, a.host.refusals, a.host.intruders = &a.options, refusals{}, intrusions{}
 	a.host.none = noted.None
 	for _, r := range noted.Proxies {
 		r.Proxy.DNS = o.DNS // the plan of the host alone has it
@@ -193,9 +193,12 @@ func (a *Agent) work(ctx context.Context) time.Time {
 		e, onHost, next := a.take()
 		switch {
 		case onHost:
-			if err := a.keepHost(ctx); ctx.Err() == nil {
+			err := a.keepHost(ctx)
+			if ctx.Err() == nil {
 				a.report(err)
-				a.probeOne()
+			}
+			if a.host.ready {
+				a.probeOne(ctx)
 			}
 		case e != nil:
 			a.pass(ctx, e)
@@ -242,7 +245,7 @@ func (a *Agent) report(err error) {
 	a.mu.Lock()
 	a.proxyState.err = err
 	switch {
-	case errors.Is(err, ErrSettings):
+	case errors.Is(err, ErrSettings), err != nil && a.host.ready && errors.Is(err, ErrClash):
 		a.hostDueLocked(a.options.SettingsRound)
 	case err != nil:
 		a.hostDueLocked(a.failures.Next(time.Now()))

@@ -113,7 +113,7 @@ func TestPluginsEvents(t *testing.T) {
 func TestNewPodIsOptedOut(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, backends(t)["nftables"])
-	web := with(ambient.StatusEnabled, n.pod())
+	web := enabled(n.pod())
 	a, _ := n.run()
 	n.feed <- told(web)
 	answer := make(chan error, 1)

@@ -8,9 +8,9 @@ import (
 	"github.com/meshcni/meshcni/ambient"
 )
 
-// with returns the pod as the API server tells of it with a status.
-func with(status ambient.Status, pod ambient.Pod) ambient.Pod {
-	pod.Annotations = map[string]string{ambient.Istio().Status: string(status)}
+// enabled returns the pod as the API server tells of it once it is annotated.
+func enabled(pod ambient.Pod) ambient.Pod {
+	pod.Annotations = map[string]string{ambient.Istio().Status: string(ambient.StatusEnabled)}
 	return pod
 }
 
@@ -25,9 +25,9 @@ func TestPodComesBackBeforeItsAnnotationIsTold(t *testing.T) {
 	a, _ := n.run()
 	n.feed <- told(proxy, pod)
 	n.awaitStatus(pod.UID, ambient.StatusEnabled)
-	n.feed <- told(with(ambient.StatusEnabled, out(pod)))
+	n.feed <- told(enabled(out(pod)))
 	n.awaitStatus(pod.UID, ambient.NoStatus)
-	n.feed <- told(with(ambient.StatusEnabled, pod))
+	n.feed <- told(enabled(pod))
 	n.await("the pod captured again", func() bool {
 		for _, one := range a.Status(pod.UID).Pods {
 			if one.Seen.InSets && one.Step == "" && one.Wanted.Enrolled {

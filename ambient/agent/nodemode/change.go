@@ -36,7 +36,7 @@ func (a *Agent) keepHost(ctx context.Context) error {
 		return err // and nothing was seen of the proxy
 	}
 	if err = errors.Join(unfound, err, a.look(), unusable, a.takeOver(ctx)); err == nil {
-		err = a.host.settings.err()
+		err = errors.Join(a.host.settings.err(), a.host.intruders.err())
 	}
 	return err
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // ErrClash is wrapped by the error about numbers, names or addresses of a plan that another program
-// uses on the host or in the namespace of the proxy. The agent has not applied that plan.
+// uses on the host or in the namespace of the proxy: the agent has not applied that plan, or the
+// other program has added a route to a table of the mesh since, and its packets may follow it.
 var ErrClash = errors.New("the node's numbers are in use")
 
 // mustNotClash refuses a plan where another program uses what the plan would, unless one with wires
@@ -35,8 +36,11 @@ func (h *host) mustNotClash(ctx context.Context, plan *interception.Plan) error 
 }
 
 // mustFit refuses a proxy for whose plans another program has what they need, on the host or in the
-// proxy's namespace. Its generation is another one than that of a proxy whose wires stand.
+// proxy's namespace. What its successor will need counts, too: the numbers of the other generation.
 func (h *host) mustFit(ctx context.Context, p *proxy) error {
+	next := p.Proxy
+	next.Generation++
+	next.Namespace = label(next.Generation)
 	fits := func(in *interception.Netns, planned func(interception.Facts) (*interception.Plan, error)) error {
 		facts, err := netfacts.Read(in)
 		if err != nil {
@@ -55,7 +59,7 @@ func (h *host) mustFit(ctx context.Context, p *proxy) error {
 	err := h.lookForFormer(ctx)
 	if err == nil {
 		err = fits(h.o.Host.With(p.Proxy.Namespace, p.netns), func(f interception.Facts) (*interception.Plan, error) {
-			return ambient.NodePlan(p.Proxy, h.o.Numbers, f, h.o.Owner)
+			return ambient.NodePlan(p.Proxy, h.o.Numbers, f, h.o.Owner, next)
 		})
 	}
 	if err == nil {
@@ -80,8 +84,8 @@ func (h *host) clash(ctx context.Context, in *interception.Netns, plan *intercep
 	for i, c := range shared {
 		texts[i] = c.String()
 	}
-	return fmt.Errorf("%w: in %s, %s: have the other programs use something else, or capture the pods in their own namespaces (ambient-mode in-pod)",
-		ErrClash, in, strings.Join(texts, "; "))
+	return fmt.Errorf("%w: in %s, %s: have the other programs use something else, or capture the pods in their own namespaces "+
+		"(ambient-mode in-pod)", ErrClash, in, strings.Join(texts, "; "))
 }
 
 // isOwn reports whether a chain is the agent's, written by package iptables: package nftables reads

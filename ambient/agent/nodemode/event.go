@@ -42,10 +42,10 @@ type handed struct {
 
 // Enrol enrols a new pod, if that is wanted, by the addresses that the plugin before has given it:
 // no program runs there yet. It waits until the feed has told of the pod, the proxy serves and the
-// pod is captured, and returns the decision about the pod. A static pod may have the UID that the
-// runtime knows it by. A pod without a UID is found by its name, unless the feed tells of other
-// addresses. The first of Containers is the id of its sandbox, by which [Agent.Leave] knows it;
-// there may be none.
+// pod is captured, and returns the decision about the pod. It does not wait for [ErrMark] to end. A
+// static pod may have the UID that the runtime knows it by. A pod without a UID is found by its
+// name, unless the feed tells of other addresses. The first of Containers is the id of its sandbox,
+// by which [Agent.Leave] knows it; there may be none.
 //
 // Enrol closes the file, which is the pod's namespace and may be nil: this form of capture does not
 // need it. The error wraps [ErrAddress], [ErrFamily], [agent.ErrUnknownPod], [agent.ErrReplaced],

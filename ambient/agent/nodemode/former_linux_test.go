@@ -259,3 +259,77 @@ func TestNumbersInUse(t *testing.T) {
 		})
 	}
 }
+
+// TestNumbersOfTheProxyInUse has another program use in the proxy's namespace, or in the host's for
+// the next proxy, what the plans need: nothing is written for that proxy (E20).
+func TestNumbersOfTheProxyInUse(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]struct {
+		command, want string
+		onHost        bool
+	}{
+		"table of the next proxy": {"ip route add 192.0.2.0/24 dev lo table 104", "table 104 is used by route unicast 192.0.2.0/24 dev lo", true},
+		"link of the next proxy":  {"ip link add istioout1 type veth peer name other", "link istioout1 is used by an interface of that name", true},
+		"mark":                    {"iptables-nft -t mangle -A OUTPUT -j MARK --set-mark 0x400/0x400", "packet mark 0x400/0xfff is used by", false},
+		"route":                   {"ip route add 192.0.2.0/24 dev lo table 100", "table 100 is used by route unicast 192.0.2.0/24 dev lo", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, backends(t)["nftables"])
+			n.options.TakeOver = readers(t)
+			web := n.pod()
+			proxyPod, _ := n.proxy()
+			in := n.options.Host.File()
+			if !of.onHost {
+				in = n.places[proxyPod.UID].Netns.File()
+			}
+			sandboxtest.Run(t, in, "", strings.Fields(of.command)...)
+			n.run()
+			n.feed <- told(proxyPod, web)
+			n.hostErrorIs(of.want)
+			n.mu.Lock()
+			if !errors.Is(n.host, nodemode.ErrClash) || !errors.Is(n.host, nodemode.ErrProxy) {
+				t.Errorf("%v, want ErrClash about the proxy", n.host)
+			}
+			n.mu.Unlock()
+			if after := n.dump(); strings.Contains(after, "istioin") {
+				t.Errorf("the host has parts of the plan with wires:\n%s", after)
+			}
+			n.wantMembers()
+		})
+	}
+}
+
+// TestTableIsFilled has another program add a route to a table of the mesh that stands. The agent
+// says so, and leaves it alone, and captured pods go on.
+func TestTableIsFilled(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, backends(t)["nftables"])
+	web := n.pod()
+	proxyPod, proxy := n.proxy()
+	n.run()
+	n.feed <- told(proxyPod, web)
+	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	for _, place := range []struct {
+		in    *nodes.Place
+		table string
+	}{{n.made.Host, "101"}, {n.places[proxyPod.UID], "100"}} {
+		route := func(what string) {
+			sandboxtest.Run(t, place.in.Netns.File(), "", "ip", "route", what, "198.51.100.0/24", "dev", "lo", "table", place.table)
+		}
+		route("add")
+		n.hostErrorIs("another program has added to a routing table of the mesh: route unicast 198.51.100.0/24 dev lo table " + place.table)
+		n.mu.Lock()
+		if !errors.Is(n.host, nodemode.ErrClash) {
+			t.Errorf("%v, want ErrClash", n.host)
+		}
+		n.mu.Unlock()
+		n.wantWay(web, proxy, captured)
+		route("del")
+		n.await("no error about the host", func() bool {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return n.host == nil
+		})
+	}
+}

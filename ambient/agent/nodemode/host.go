@@ -39,6 +39,7 @@ type host struct {
 	alone     atomic.Bool           // Agent.Alone was called
 	shared    map[netip.Addr]string // the members of the sets of shared pods, with their owners
 	settings  settings
+	intruders intrusions
 	back      map[netip.Addr]string // lost members that are to be put back; the agent's mu guards them
 	began     time.Time             // when the proxies of the state file were looked for first
 	unclashed bool                  // no other program uses the numbers of the plan with a proxy
@@ -119,8 +120,7 @@ func (h *host) restore(ctx context.Context) (lost map[netip.Addr]string, err err
 	if h.own, err = addressesOf(h.o.Host); err != nil {
 		return lost, errors.Join(failed, err)
 	}
-	h.probes.aim(h.own)
-	h.ready = true
+	h.ready, h.probes.looked = true, time.Now()
 	return lost, failed
 }
 
@@ -225,6 +225,7 @@ func (h *host) keep(
 	if seen, err = h.o.Dataplane.Observe(ctx, in, h.o.Owner); err != nil {
 		return seen, false, err
 	}
+	h.intruders.note(key, in, seen)
 	drifts := h.drifts(plan, seen)
 	changed = h.settings.mayHeal(key, drifts, isNew, h.o.SettingsRound) && len(drifts) > 0
 	if changed {
@@ -252,6 +253,7 @@ func (h *host) see(ctx context.Context) error {
 // clear removes everything from the host and from the proxies' namespaces, and the state file last.
 func (h *host) clear(ctx context.Context) error {
 	h.ready, h.applied = false, ""
+	clear(h.intruders)
 	if err := h.o.Dataplane.Remove(ctx, h.o.Host, h.o.Owner); err != nil {
 		return fmt.Errorf("remove the rules of the node: %w", err)
 	}

@@ -72,9 +72,9 @@ type Options struct {
 	// New fails.
 	WithoutNotices func(error)
 	// WithoutProbes is called when the agent cannot see by packets whether connections of pods are
-	// marked ([ErrMark]), with the reason: it has no CAP_NET_RAW on the host, or a packet did not come
-	// back, as with rp_filter=1 in all interfaces. The agent tries packets again, after a minute at
-	// most, and goes by the sets and rules meanwhile. It may be nil.
+	// marked ([ErrMark]), with the reason. If New has no CAP_NET_RAW on the host, the agent goes by
+	// the sets and rules. If a packet has not come back, as with rp_filter=1 in all interfaces, it
+	// does so until the next one, after a minute at most. It may be nil.
 	WithoutProbes func(error)
 	// Observe is called when a step of a pod is waited for or has failed, when the pod is as
 	// wanted, and at last when the agent does not deal with it any more. It may be nil.

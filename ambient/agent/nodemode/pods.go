@@ -45,6 +45,7 @@ type entry struct {
 	warnings   []interception.Warning
 	began      time.Time // when the agent could begin to enrol the pod
 	counted    bool
+	unmarked   map[interception.Family]bool // as a packet has shown it last
 	failures   upkeep.Series
 }
 
@@ -57,7 +58,7 @@ type ended struct {
 func newEntry(uid string) *entry {
 	return &entry{
 		uid: uid, state: agent.Pod{UID: uid, Since: time.Now()},
-		failures: roster.Retries(),
+		unmarked: map[interception.Family]bool{}, failures: roster.Retries(),
 	}
 }
 
@@ -200,29 +201,21 @@ func (a *Agent) lack(e *entry, wanted ambient.Wanted) error {
 
 // advance takes the steps that follow from what was seen.
 func (a *Agent) advance(ctx context.Context, e *entry, wanted ambient.Wanted) {
-	steps := ambient.Next(wanted, e.seen)
-	if len(steps) == 0 && wanted.Enrolled {
-		if err := a.probe(e); err != nil {
-			a.failed(ctx, e, wanted, ambient.StepEnabled, err)
-			return
-		}
-	}
-	for _, step := range steps {
-		if step.Waits() {
-			a.publish(e, wanted, step, a.lack(e, wanted))
+	var last ambient.Step
+	for _, last = range ambient.Next(wanted, e.seen) {
+		if last.Waits() {
+			a.publish(e, wanted, last, a.lack(e, wanted))
 			return // the proxy's listeners make all pods due
 		}
-		if err := a.step(ctx, e, step); err != nil {
-			a.failed(ctx, e, wanted, step, err)
+		if err := a.step(ctx, e, last); err != nil {
+			a.failed(ctx, e, wanted, last, err)
 			return
 		}
-		e.seen = e.seen.After(step)
+		e.seen = e.seen.After(last)
 	}
-	if !wanted.Enrolled {
-		if err := a.share(ctx, e, nil); err != nil {
-			a.failed(ctx, e, wanted, ambient.StepLeave, err)
-			return
-		}
+	if step, err := a.finish(ctx, e, wanted, last); err != nil {
+		a.failed(ctx, e, wanted, step, err)
+		return
 	}
 	e.failures.Reset()
 	a.countSettled(e, wanted)
@@ -231,6 +224,28 @@ func (a *Agent) advance(ctx context.Context, e *entry, wanted ambient.Wanted) {
 	if !wanted.Enrolled {
 		a.retire(e)
 	}
+}
+
+// finish does what is left after the steps of a pod. If it fails, it returns the step that the
+// failure belongs to.
+func (a *Agent) finish(ctx context.Context, e *entry, wanted ambient.Wanted, last ambient.Step) (ambient.Step, error) {
+	switch {
+	case !wanted.Enrolled:
+		return ambient.StepLeave, a.share(ctx, e, nil)
+	case last != ambient.StepEnabled:
+		return ambient.StepEnabled, a.mustBeMarked(ctx, e)
+	}
+	return "", nil
+}
+
+// mustBeMarked returns an error for a pod whose connections get no mark. If the pod is still
+// captured in its own namespace, it goes back to that alone: a turn that has failed is over.
+func (a *Agent) mustBeMarked(ctx context.Context, e *entry) error {
+	err := a.probe(ctx, e)
+	if err != nil && a.isInPod(e.uid) {
+		err = errors.Join(err, a.leave(ctx, e))
+	}
+	return err
 }
 
 // answer tells the plugin that the pod is as wanted.
@@ -249,7 +264,7 @@ func (a *Agent) step(ctx context.Context, e *entry, step ambient.Step) error {
 	case ambient.StepLeave:
 		return a.leave(ctx, e)
 	case ambient.StepEnabled:
-		if err := a.probe(e); err != nil {
+		if err := a.mustBeMarked(ctx, e); err != nil {
 			return err
 		}
 		a.annotate(e, ambient.StatusEnabled)
@@ -370,7 +385,7 @@ func (a *Agent) failed(ctx context.Context, e *entry, wanted ambient.Wanted, ste
 	if errors.Is(err, ErrMark) {
 		e.answer()
 	}
-	isLost := step == ambient.StepEnter || step == ambient.StepEnabled
+	isLost := (step == ambient.StepEnter || step == ambient.StepEnabled) && !a.isInPod(e.uid)
 	if wanted.Enrolled && isLost && e.seen.Status == ambient.StatusEnabled {
 		e.seen.Status = ambient.StatusPending
 		a.annotate(e, e.seen.Status)

@@ -77,16 +77,17 @@ func TestStatusOfNewPod(t *testing.T) {
 	}
 }
 
-// TestWithoutProbes has no namespace that packets could be sent in.
+// TestWithoutProbes has an agent that cannot send packets, since it has no namespace, and one that
+// does not, since it retires.
 func TestWithoutProbes(t *testing.T) {
 	t.Parallel()
-	var refusal error
-	a := &Agent{options: Options{WithoutProbes: func(err error) { refusal = err }}}
-	a.host.o = &a.options
-	a.openProbes()
-	address := netip.MustParseAddr("10.244.0.5")
-	a.host.probes.aim(map[netip.Addr]bool{netip.MustParseAddr("192.0.2.1"): true})
-	if refusal == nil || a.host.isUnmarked(address) || a.host.probes.close() != nil {
-		t.Errorf("without probes, of which the agent tells %v, connections count as unmarked", refusal)
+	for retiring, want := range map[bool]int{false: 1, true: 0} {
+		told := 0
+		a := &Agent{options: Options{Retiring: retiring, WithoutProbes: func(error) { told++ }}}
+		a.host.o, a.host.proxies = &a.options, []*proxy{{}}
+		a.openProbes()
+		if _, seen := a.host.marked(netip.MustParseAddr("10.244.0.5")); told != want || seen || a.host.probes.close() != nil {
+			t.Errorf("retiring %t: without probes, of which the agent tells %d times, marks are seen: %t", retiring, told, seen)
+		}
 	}
 }

@@ -203,6 +203,7 @@ func (h *host) close(p *proxy) error {
 	}
 	h.watch.Remove(p.key())
 	h.settings.forget(p.key())
+	delete(h.intruders, p.key())
 	err := p.netns.Close()
 	p.netns = nil
 	return err

@@ -37,7 +37,7 @@ func (a *Agent) share(ctx context.Context, e *entry, addresses []netip.Addr) err
 		return nil
 	}
 	want := map[netip.Addr]bool{}
-	if len(addresses) > 0 && h.o.InPod(e.uid) {
+	if len(addresses) > 0 && a.isInPod(e.uid) {
 		for _, address := range h.members.kept(addresses) {
 			want[address] = true
 		}
@@ -48,6 +48,11 @@ func (a *Agent) share(ctx context.Context, e *entry, addresses []netip.Addr) err
 		}
 	}
 	return nil
+}
+
+// isInPod reports whether a pod is captured in its own namespace, too, or is about to be.
+func (a *Agent) isInPod(uid string) bool {
+	return a.options.InPod != nil && !a.host.alone.Load() && a.options.InPod(uid)
 }
 
 // shareEdit returns how the set of a family comes to hold these addresses of a pod, and no other.

@@ -167,20 +167,15 @@ func TestNodeModeGrants(t *testing.T) {
 	const ambient = "profile: ambient\n"
 	without := render(t, ambient).Permissions()
 	for values, granted := range map[string]bool{
-		"ambient: {mode: node}":                                       true,
-		"settings: {ambientMode: node}":                               true,
-		"ambient: {mode: in-pod}":                                     false,
-		"ambient: {mode: node}\nsettings: {ambientMode: in-pod}":      false,
-		"ambient: {mode: node, enabled: false}\nrepairInPlace: false": false,
+		"ambient: {mode: node}":                                  true,
+		"settings: {ambientMode: node}":                          true,
+		"ambient: {mode: in-pod}":                                false,
+		"ambient: {mode: node}\nsettings: {ambientMode: in-pod}": false,
 	} {
-		var more []string
-		for _, p := range render(t, ambient+values).Permissions() {
-			if !slices.Contains(without, p) {
-				more = append(more, p.What)
-			}
-		}
-		if is := slices.Equal(more, []string{"capability NET_RAW"}); is != granted || len(more) > 0 != granted {
-			t.Errorf("%s grants %q", values, more)
+		got, raw := render(t, ambient+values).Permissions(), chart.Permission{Object: "DaemonSet istio-cni-node", What: "capability NET_RAW"}
+		others := slices.DeleteFunc(slices.Clone(got), func(p chart.Permission) bool { return p == raw })
+		if len(got) > len(others) != granted || !slices.Equal(others, without) {
+			t.Errorf("%s grants %v, want %v, and %s: %t", values, got, without, raw, granted)
 		}
 	}
 }

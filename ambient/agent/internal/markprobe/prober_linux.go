@@ -3,12 +3,14 @@
 package markprobe
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
@@ -47,7 +49,8 @@ func (p *Prober) Close() error { return unix.Close(p.out) }
 const patience = 100 * time.Millisecond
 
 // Marked reports whether a packet that opens a TCP connection gets the mark. From is not an address
-// of the namespace, and to is one, other than 127.0.0.0/8. The error may wrap [ErrUnseen].
+// of the namespace, and to is one, other than 127.0.0.0/8. Rules of the hooks prerouting and
+// input may change the mark. The error may wrap [ErrUnseen] or [ErrUntracked].
 func (p *Prober) Marked(from, to netip.Addr, mark interception.MarkBits) (marked bool, err error) {
 	probe := segment{from: from, to: to, port: uint16(1 + rand.IntN(1<<16-1)), sequence: rand.Uint32()}
 	err = namespace.Run(p.in.File(), func() error {
@@ -60,7 +63,10 @@ func (p *Prober) Marked(from, to netip.Addr, mark interception.MarkBits) (marked
 			return err
 		}
 		marked, err = await(in)
-		return errors.Join(err, p.send(probe, rst))
+		if err == nil && !marked {
+			err = probe.mustBeTracked()
+		}
+		return errors.Join(err, p.send(probe, rst)) // the kernel forgets the connection
 	})
 	if err != nil {
 		return false, fmt.Errorf("probe the mark of connections from %s in %s: %w", from, p.in, err)
@@ -78,7 +84,7 @@ const (
 	lengthUnmarked = 1
 )
 
-// receive returns a socket that receives the first packet of the connection, and no other one.
+// receive returns a socket that receives packets of the connection alone.
 func receive(probe segment, mark interception.MarkBits) (in int, err error) {
 	family, head := unix.AF_INET, ipv4Head
 	if probe.from.Is6() {
@@ -104,22 +110,41 @@ func receive(probe segment, mark interception.MarkBits) (in int, err error) {
 		{Code: end, K: lengthMarked},
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if err := unix.SetsockoptSockFprog(in, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program); err != nil {
+	err = unix.SetsockoptSockFprog(in, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program)
+	for err == nil { // what arrived before the filter was there may have filled the socket
+		_, _, err = unix.Recvfrom(in, make([]byte, 1), 0)
+	}
+	if !errors.Is(err, unix.EAGAIN) {
 		return -1, errors.Join(fmt.Errorf("attach a filter to a raw socket: %w", err), unix.Close(in))
 	}
 	return in, nil
 }
 
-// await receives the packet. One that arrived before the socket had its filter is another one, and
-// longer.
+// mustBeTracked returns an error if the thread's namespace does not track the connection.
+func (s segment) mustBeTracked() error {
+	family := netlink.InetFamily(unix.AF_INET)
+	if s.from.Is6() {
+		family = unix.AF_INET6
+	}
+	all, err := netlink.ConntrackTableList(netlink.ConntrackTable, family)
+	for _, flow := range all {
+		from, _ := netip.AddrFromSlice(flow.Forward.SrcIP) // the zero Addr is another one
+		if from.Unmap() == s.from && flow.Forward.Protocol == tcp && flow.Forward.SrcPort == s.port && flow.Forward.DstPort == 0 {
+			return nil
+		}
+	}
+	return cmp.Or(err, ErrUntracked)
+}
+
+// await receives the packet.
 func await(in int) (marked bool, err error) {
-	until, packet := time.Now().Add(patience), make([]byte, lengthMarked+1)
+	until, packet := time.Now().Add(patience), make([]byte, lengthMarked)
 	for {
 		n, _, err := unix.Recvfrom(in, packet, 0)
 		switch {
-		case err == nil && n <= lengthMarked:
+		case err == nil:
 			return n == lengthMarked, nil
-		case err == nil || errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EINTR):
 		case !errors.Is(err, unix.EAGAIN):
 			return false, err
 		case time.Now().After(until):
