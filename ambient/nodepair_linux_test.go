@@ -15,12 +15,14 @@ import (
 	"github.com/meshcni/meshcni/internal/namespace"
 )
 
-// captureOnBoth captures on two nodes, each for the stand-in on it.
-func captureOnBoth(t *testing.T, backend hostBackend, way ambient.Way, families ...interception.Family) [2]*capturingNode {
+// captureOnBoth captures on two nodes, each for a proxy on it.
+func captureOnBoth(
+	t *testing.T, backend hostBackend, way ambient.Way, start func(testing.TB, *nodes.Place) taker, families ...interception.Family,
+) [2]*capturingNode {
 	t.Helper()
 	var pair [2]*capturingNode
 	for i, node := range nodes.New(t) {
-		pair[i] = captureOn(t, node, backend, way, standIn, families...)
+		pair[i] = captureOn(t, node, backend, way, start, families...)
 	}
 	for i, n := range pair {
 		n.beyond, n.remote = pair[1-i], pair[1-i].other
@@ -71,16 +73,18 @@ func TestNodesCapture(t *testing.T) {
 	t.Parallel()
 	for name, backend := range hosts(t) {
 		for _, way := range []ambient.Way{ambient.WayVeth, ambient.WayVXLAN} {
-			t.Run(name+" "+way.String(), func(t *testing.T) {
-				t.Parallel()
-				for _, n := range captureOnBoth(t, backend, way, interception.IPv4, interception.IPv6) {
-					for family := range 2 {
-						n.wantAcross(family)
-						n.wantEchoes(family)
-						n.wantDatagrams(family)
+			for proxy, start := range proxies() {
+				t.Run(name+" "+way.String()+" "+proxy, func(t *testing.T) {
+					t.Parallel()
+					for _, n := range captureOnBoth(t, backend, way, start, interception.IPv4, interception.IPv6) {
+						for family := range 2 {
+							n.wantAcross(family)
+							n.wantEchoes(family)
+							n.wantDatagrams(family)
+						}
 					}
-				}
-			})
+				})
+			}
 		}
 	}
 }
@@ -95,7 +99,7 @@ func TestNodesOfOneFamily(t *testing.T) {
 			for _, family := range []interception.Family{interception.IPv4, interception.IPv6} {
 				t.Run(name+" "+way.String()+" "+family.String(), func(t *testing.T) {
 					t.Parallel()
-					n := captureOnBoth(t, backend, way, family)[0]
+					n := captureOnBoth(t, backend, way, standIn, family)[0]
 					n.wantAcross(0)
 					n.wantEchoes(0)
 					n.wantDatagrams(0)
@@ -116,7 +120,7 @@ func TestNodesTellEqualConnectionsApart(t *testing.T) {
 		for _, way := range []ambient.Way{ambient.WayVeth, ambient.WayVXLAN} {
 			t.Run(name+" "+way.String(), func(t *testing.T) {
 				t.Parallel()
-				pair := captureOnBoth(t, backend, way, interception.IPv4, interception.IPv6)
+				pair := captureOnBoth(t, backend, way, standIn, interception.IPv4, interception.IPv6)
 				port := 32768
 				for _, n := range pair {
 					for family := range 2 {
