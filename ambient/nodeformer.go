@@ -55,7 +55,8 @@ func BesideIstioNodeNumbers() NodeNumbers {
 	n.Outbound = MarkedRoute{Mark: bits(0x400), Table: 111, OddTable: 114, Priority: 91}
 	n.Replies = MarkedRoute{Mark: bits(0x1000), Table: 112, OddTable: 115, Priority: 92}
 	n.Inbound = MarkedRoute{Mark: bits(0x800), Table: 110, OddTable: 113, Priority: 93}
-	n.Opened, n.Odd, n.DirectPriority = bits(0x1000), bits(0x2000), 90
+	// The bits 0x2000, 0x4000 and 0x8000 are those of the CNI plugin portmap and of Kubernetes.
+	n.Opened, n.Odd, n.DirectPriority = bits(0x1000), bits(0x0008), 90
 	n.Delivered = MarkedRoute{Mark: interception.MarkBits{Value: 0x1000, Mask: proxyMask}, Table: 110, Priority: 20010}
 	n.Transparent = MarkedRoute{Mark: interception.MarkBits{Value: 0x2000, Mask: proxyMask}, Table: 111, Priority: 20011}
 	n.InboundWire = Wire{

@@ -3,6 +3,7 @@
 package collision_test
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -141,5 +142,31 @@ func TestFind(t *testing.T) {
 	}
 	if got := collision.Find(plan, collision.Standing{UDPPorts: []interception.Port{6081}}); got != nil {
 		t.Errorf("a pair of interfaces has no port: %v", got)
+	}
+}
+
+// TestNumbersOfCommonPrograms has the marks that programs of Kubernetes nodes use by default: the
+// numbers of node-ambient share no bit with them.
+func TestNumbersOfCommonPrograms(t *testing.T) {
+	t.Parallel()
+	proxy := func(generation uint8) ambient.NodeProxy {
+		return ambient.NodeProxy{
+			Addresses: []netip.Addr{netip.MustParseAddr("10.244.0.14")}, Namespace: fmt.Sprint("proxy-", generation), Generation: generation,
+		}
+	}
+	plan, err := ambient.NodePlan(proxy(0), ambient.BesideIstioNodeNumbers(), interception.Facts{}, "test-ambient", proxy(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for program, bits := range map[string]interception.Mark{
+		"kube-proxy": 0x4000, "kubelet": 0x8000, "the CNI plugin portmap": 0x2000, "Calico": 0xffff0000, "AWS VPC CNI": 0x80,
+	} {
+		chain := interception.ForeignChain{Table: "ip nat", Name: "OTHER", Rules: []interception.Rule{{
+			Match:  interception.Match{Mark: interception.Is(interception.MarkBits{Value: bits, Mask: bits})},
+			Action: interception.SetConnMark{Mark: interception.MarkBits{Value: bits, Mask: bits}},
+		}}}
+		if shared := collision.Find(plan, collision.Standing{Chains: []interception.ForeignChain{chain}}); shared != nil {
+			t.Errorf("%s: %v", program, shared)
+		}
 	}
 }
