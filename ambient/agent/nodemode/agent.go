@@ -198,7 +198,7 @@ func (a *Agent) work(ctx context.Context) time.Time {
 				a.report(err)
 			}
 			if a.host.ready {
-				a.probeOne(ctx)
+				a.probeOne()
 			}
 		case e != nil:
 			a.pass(ctx, e)
@@ -245,7 +245,7 @@ func (a *Agent) report(err error) {
 	a.mu.Lock()
 	a.proxyState.err = err
 	switch {
-	case errors.Is(err, ErrSettings), err != nil && a.host.ready && errors.Is(err, ErrClash):
+	case errors.Is(err, ErrSettings), errors.Is(err, errIntruder): // nothing else is wrong
 		a.hostDueLocked(a.options.SettingsRound)
 	case err != nil:
 		a.hostDueLocked(a.failures.Next(time.Now()))

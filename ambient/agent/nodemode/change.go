@@ -35,7 +35,7 @@ func (a *Agent) keepHost(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return err // and nothing was seen of the proxy
 	}
-	if err = errors.Join(unfound, err, a.look(), unusable, a.takeOver(ctx)); err == nil {
+	if err = errors.Join(unfound, err, a.look(), unusable, a.takeOver(ctx), a.host.lookAtClash(ctx)); err == nil {
 		err = errors.Join(a.host.settings.err(), a.host.intruders.err())
 	}
 	return err

@@ -35,39 +35,72 @@ func (h *host) mustNotClash(ctx context.Context, plan *interception.Plan) error 
 	return h.clash(ctx, h.o.Host, plan, state)
 }
 
-// mustFit refuses a proxy for whose plans another program has what they need, on the host or in the
-// proxy's namespace. What its successor will need counts, too: the numbers of the other generation.
+// mustFit refuses a proxy if another program uses, on the host or in the proxy's namespace, what
+// the proxy's plans need, or what those of its successor will need on the host. While another proxy
+// has its wires, a clash on the host is only reported: without a successor, connections of pods
+// would be refused once that proxy ends.
 func (h *host) mustFit(ctx context.Context, p *proxy) error {
-	next := p.Proxy
-	next.Generation++
-	next.Namespace = label(next.Generation)
-	fits := func(in *interception.Netns, planned func(interception.Facts) (*interception.Plan, error)) error {
-		facts, err := netfacts.Read(in)
-		if err != nil {
-			return err
-		}
-		plan, err := planned(facts)
-		if err != nil {
-			return err
-		}
-		state, err := h.o.Dataplane.Observe(ctx, in, h.o.Owner)
-		if err != nil {
-			return err
-		}
-		return h.clash(ctx, in, plan, state)
-	}
-	err := h.lookForFormer(ctx)
-	if err == nil {
-		err = fits(h.o.Host.With(p.Proxy.Namespace, p.netns), func(f interception.Facts) (*interception.Plan, error) {
-			return ambient.NodePlan(p.Proxy, h.o.Numbers, f, h.o.Owner, next)
-		})
+	err := h.clashOnHost(ctx, p.Proxy, p.netns)
+	if len(h.found()) > 0 {
+		err = h.noteClash(err)
 	}
 	if err == nil {
-		err = fits(p.netns, func(f interception.Facts) (*interception.Plan, error) {
+		err = h.fits(ctx, p.netns, func(f interception.Facts) (*interception.Plan, error) {
 			return ambient.ProxyPlan(p.Proxy, h.o.Numbers, f, h.o.Owner)
 		})
 	}
 	return err
+}
+
+// clashOnHost returns an error if other programs use what the host needs for a proxy and its
+// successor.
+func (h *host) clashOnHost(ctx context.Context, p ambient.NodeProxy, netns *interception.Netns) error {
+	next := p
+	next.Generation++
+	next.Namespace = label(next.Generation)
+	if err := h.lookForFormer(ctx); err != nil {
+		return err
+	}
+	return h.fits(ctx, h.o.Host.With(p.Namespace, netns), func(f interception.Facts) (*interception.Plan, error) {
+		return ambient.NodePlan(p, h.o.Numbers, f, h.o.Owner, next)
+	})
+}
+
+// noteClash notes a clash on a host whose rules stand, or that there is none, and returns other
+// errors.
+func (h *host) noteClash(err error) error {
+	delete(h.intruders, clashKey)
+	if errors.Is(err, ErrClash) {
+		h.intruders[clashKey], err = fmt.Errorf("%w: %w", errIntruder, err), nil
+	}
+	return err
+}
+
+// lookAtClash looks whether a clash that was noted is over.
+func (h *host) lookAtClash(ctx context.Context) error {
+	first := h.first()
+	if h.intruders[clashKey] == nil || first == nil || first.netns == nil {
+		delete(h.intruders, clashKey)
+		return nil
+	}
+	return h.noteClash(h.clashOnHost(ctx, first.Proxy, first.netns))
+}
+
+// fits returns an error if other programs use in a namespace what a plan needs.
+func (h *host) fits(ctx context.Context, in *interception.Netns, planned func(interception.Facts) (*interception.Plan, error)) error {
+	facts, err := netfacts.Read(in)
+	if err != nil {
+		return err
+	}
+	plan, err := planned(facts)
+	if err != nil {
+		return err
+	}
+	state, err := h.o.Dataplane.Observe(ctx, in, h.o.Owner)
+	if err != nil {
+		return err
+	}
+	return h.clash(ctx, in, plan, state)
 }
 
 // clash returns an error if other programs use in a namespace what a plan would.
@@ -117,7 +150,9 @@ func (h *host) standing(ctx context.Context, in *interception.Netns, seen interc
 		case interception.Link:
 			s.Links = append(s.Links, o.Name)
 		case interception.Address:
-			s.Addresses = append(s.Addresses, o.Prefix)
+			if !hasAddress(seen, o) {
+				s.Addresses = append(s.Addresses, o.Prefix)
+			}
 		case interception.Route:
 			s.Routes = append(s.Routes, o)
 		case interception.PolicyRule:
@@ -128,6 +163,15 @@ func (h *host) standing(ctx context.Context, in *interception.Netns, seen interc
 	s.UDPPorts = slices.DeleteFunc(s.UDPPorts, func(port interception.Port) bool { return hasTunnel(seen, port) })
 	slices.Sort(s.UDPPorts)
 	return s, err
+}
+
+// hasAddress reports whether an address is the owner's, which kernels before Linux 5.18 do not
+// remember by themselves.
+func hasAddress(seen interception.State, address interception.Address) bool {
+	return slices.ContainsFunc(seen.Objects, func(o interception.Object) bool {
+		own, is := o.(interception.Address)
+		return is && own.Prefix == address.Prefix && own.Device == address.Device
+	})
 }
 
 // hasTunnel reports whether a tunnel of the owner has a port.

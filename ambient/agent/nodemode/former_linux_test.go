@@ -292,8 +292,8 @@ func TestNumbersOfTheProxyInUse(t *testing.T) {
 				t.Errorf("%v, want ErrClash about the proxy", n.host)
 			}
 			n.mu.Unlock()
-			if after := n.dump(); strings.Contains(after, "istioin") {
-				t.Errorf("the host has parts of the plan with wires:\n%s", after)
+			if after := n.dump(); strings.Contains(after, "istioin") || n.hasRules(proxyPod) {
+				t.Errorf("the proxy has rules, or the host has parts of the plan with wires:\n%s", after)
 			}
 			n.wantMembers()
 		})
@@ -332,4 +332,37 @@ func TestTableIsFilled(t *testing.T) {
 			return n.host == nil
 		})
 	}
+}
+
+// TestClashBesideAProxy has another program use numbers of the mesh while a proxy serves, and its
+// successor comes: that takes its place, and the clash is reported until it is over.
+func TestClashBesideAProxy(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, backends(t)["nftables"])
+	n.options.TakeOver = readers(t)
+	web := n.pod()
+	former, proxy := n.proxy()
+	n.run()
+	n.feed <- told(former, web)
+	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	n.wantWay(web, proxy, captured)
+	theirs := func(edit string) {
+		sandboxtest.Run(t, n.options.Host.File(), "", "iptables-nft", "-t", "mangle", edit, "OUTPUT", "-j", "MARK", "--set-mark", "0x20/0x20")
+	}
+	theirs("-A")
+	// Before Linux 5.18 the kernel does not remember whose an address is.
+	const anew = "address del 192.168.126.1/30 dev istioin\naddress add 192.168.126.1/30 dev istioin\n"
+	sandboxtest.Run(t, n.options.Host.File(), anew, "ip", "-batch", "-")
+	next, successor := n.proxy()
+	n.feed <- ambient.Change{Pods: []ambient.Pod{next}}
+	n.eventually("the successor takes connections", n.holds(web, successor, captured))
+	n.hostErrorIs("packet mark 0x100/0x120 is used by")
+	n.feed <- ambient.Change{Gone: []string{former.UID}}
+	theirs("-D")
+	n.await("no error about the host", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.host == nil
+	})
+	n.wantWay(web, successor, captured)
 }

@@ -3,15 +3,24 @@
 package nodemode
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
 )
 
-// intrusions are errors about routes of other programs in the mesh's own tables, by namespace. The
-// agent leaves them alone.
+// errIntruder is wrapped by an error about something of another program that the agent leaves alone
+// beside its own rules.
+var errIntruder = errors.New("the rules stand")
+
+// intrusions are errors about routes of other programs in the mesh's own tables, by namespace, and
+// about what else other programs use of the mesh's on the host (clashKey).
 type intrusions map[string]error
+
+const clashKey = "clash"
 
 // note notes what was seen in a namespace.
 func (i intrusions) note(key string, in *interception.Netns, seen interception.State) {
@@ -23,15 +32,16 @@ func (i intrusions) note(key string, in *interception.Netns, seen interception.S
 		}
 	}
 	if len(routes) > 0 {
-		i[key] = fmt.Errorf("%w: in %s, another program has added to a routing table of the mesh: %s: remove it, and have that program use "+
-			"another table", ErrClash, in, strings.Join(routes, "; "))
+		i[key] = fmt.Errorf("%w: %w: in %s, another program has added to a routing table of the mesh: %s: remove it, and have that "+
+			"program use another table", errIntruder, ErrClash, in, strings.Join(routes, "; "))
 	}
 }
 
-// err returns one of the errors; nil if there is none.
+// err returns the errors; nil if there is none.
 func (i intrusions) err() error {
-	for _, err := range i {
-		return err
+	var all []error
+	for _, key := range slices.Sorted(maps.Keys(i)) {
+		all = append(all, i[key])
 	}
-	return nil
+	return errors.Join(all...)
 }

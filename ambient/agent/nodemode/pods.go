@@ -45,7 +45,7 @@ type entry struct {
 	warnings   []interception.Warning
 	began      time.Time // when the agent could begin to enrol the pod
 	counted    bool
-	unmarked   map[interception.Family]bool // as a packet has shown it last
+	unmarked   map[interception.Family]time.Time // since when packets show that connections get no mark
 	failures   upkeep.Series
 }
 
@@ -58,7 +58,7 @@ type ended struct {
 func newEntry(uid string) *entry {
 	return &entry{
 		uid: uid, state: agent.Pod{UID: uid, Since: time.Now()},
-		unmarked: map[interception.Family]bool{}, failures: roster.Retries(),
+		unmarked: map[interception.Family]time.Time{}, failures: roster.Retries(),
 	}
 }
 
@@ -239,11 +239,13 @@ func (a *Agent) finish(ctx context.Context, e *entry, wanted ambient.Wanted, las
 }
 
 // mustBeMarked returns an error for a pod whose connections get no mark. If the pod is still
-// captured in its own namespace, it goes back to that alone: a turn that has failed is over.
+// captured in its own namespace, it goes back to that alone: a turn that has failed is over. A pod
+// that the plugin waits for may have nothing there yet.
 func (a *Agent) mustBeMarked(ctx context.Context, e *entry) error {
-	err := a.probe(ctx, e)
-	if err != nil && a.isInPod(e.uid) {
-		err = errors.Join(err, a.leave(ctx, e))
+	err := a.probe(e)
+	if errors.Is(err, ErrMark) && len(e.waiting) == 0 && a.isInPod(e.uid) {
+		err = errors.Join(err, a.removeMembers(ctx, e, a.host.members.of(e.uid)))
+		e.seen.InSets, e.seen.Rules = false, ambient.NoRules
 	}
 	return err
 }
@@ -302,9 +304,13 @@ func (a *Agent) enter(ctx context.Context, e *entry) error {
 // leave removes the pod's members.
 func (a *Agent) leave(ctx context.Context, e *entry) error {
 	members := a.host.members.of(e.uid)
-	err := a.host.edit(ctx, members, func(edit *interception.SetEdit, address netip.Addr) { edit.Remove[address] = e.uid })
+	err := a.removeMembers(ctx, e, members)
 	a.released(nil, len(members) > 0)
 	return err
+}
+
+func (a *Agent) removeMembers(ctx context.Context, e *entry, members []netip.Addr) error {
+	return a.host.edit(ctx, members, func(edit *interception.SetEdit, address netip.Addr) { edit.Remove[address] = e.uid })
 }
 
 // released has pods looked at that have lost a member to another one and, if addresses have become
@@ -376,17 +382,18 @@ func (e *entry) given(address netip.Addr) (at time.Time) {
 }
 
 // failed notes a failure, and has the pod looked at again later. It takes the status "enabled" back
-// from a pod that lacks something and does not get it, or whose connections are not marked. The
-// plugin does not wait for the mark, which another program takes away.
+// from a pod that lacks something and does not get it. A pod whose connections are not marked is
+// pending, and the plugin does not wait for the mark, which another program takes away.
 func (a *Agent) failed(ctx context.Context, e *entry, wanted ambient.Wanted, step ambient.Step, err error) {
 	if ctx.Err() != nil {
 		return // the end of the agent is no failure
 	}
-	if errors.Is(err, ErrMark) {
+	isUnmarked := errors.Is(err, ErrMark)
+	if isUnmarked {
 		e.answer()
 	}
-	isLost := (step == ambient.StepEnter || step == ambient.StepEnabled) && !a.isInPod(e.uid)
-	if wanted.Enrolled && isLost && e.seen.Status == ambient.StatusEnabled {
+	isLost := step == ambient.StepEnter && e.seen.Status == ambient.StatusEnabled || isUnmarked && e.seen.Status != ambient.StatusPending
+	if wanted.Enrolled && isLost && !a.isInPod(e.uid) {
 		e.seen.Status = ambient.StatusPending
 		a.annotate(e, e.seen.Status)
 	}

@@ -86,7 +86,7 @@ func TestWithoutProbes(t *testing.T) {
 		a := &Agent{options: Options{Retiring: retiring, WithoutProbes: func(error) { told++ }}}
 		a.host.o, a.host.proxies = &a.options, []*proxy{{}}
 		a.openProbes()
-		if _, seen := a.host.marked(netip.MustParseAddr("10.244.0.5")); told != want || seen || a.host.probes.close() != nil {
+		if _, _, seen := a.host.marked(netip.MustParseAddr("10.244.0.5")); told != want || seen || a.host.probes.close() != nil {
 			t.Errorf("retiring %t: without probes, of which the agent tells %d times, marks are seen: %t", retiring, told, seen)
 		}
 	}

@@ -3,7 +3,6 @@
 package nodemode
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -34,8 +33,8 @@ type probed struct {
 	until    time.Time // when to send the next packet, after one that has shown nothing
 }
 
-// openProbes begins to send packets, if the kernel lets the agent. One that retires writes no
-// status.
+// openProbes begins to send packets, if the kernel lets the agent. An agent that retires writes no
+// status, and needs none.
 func (a *Agent) openProbes() {
 	p := &a.host.probes
 	p.of = map[interception.Family]*probed{}
@@ -60,14 +59,14 @@ func (p *probes) close() error {
 }
 
 // marked reports whether a packet from an address got the mark. Seen is false if that is not known.
-func (h *host) marked(from netip.Addr) (marked, seen bool) {
+func (h *host) marked(from netip.Addr) (mark interception.MarkBits, marked, seen bool) {
 	probed, first := h.probes.of[interception.FamilyOf(from)], h.first()
 	if h.probes.prober == nil || first == nil || time.Now().Before(probed.until) {
-		return false, false
+		return mark, false, false
 	}
+	mark = h.o.Numbers.Generation(first.Proxy.Generation).Outbound.Mark
 	to, err := sourceTo(h.o.Host, from)
 	if err == nil {
-		mark := h.o.Numbers.Generation(first.Proxy.Generation).Outbound.Mark
 		marked, err = h.probes.prober.Marked(from, to, mark)
 	}
 	if err != nil {
@@ -75,17 +74,17 @@ func (h *host) marked(from netip.Addr) (marked, seen bool) {
 			h.o.WithoutProbes(err)
 		}
 		probed.until = time.Now().Add(probed.failures.Next(time.Now()))
-		return false, false
+		return mark, false, false
 	}
 	probed.until = time.Time{}
 	probed.failures.Reset()
-	return marked, true
+	return mark, marked, true
 }
 
 // probe returns an error if connections of an enrolled pod do not get the mark. It asks for one
 // address of each family: rules of other programs rarely distinguish more. What a packet has shown
 // is true until another one shows something else.
-func (a *Agent) probe(ctx context.Context, e *entry) error {
+func (a *Agent) probe(e *entry) error {
 	asked := map[interception.Family]bool{}
 	for _, address := range a.host.members.kept(e.addresses()) {
 		family := interception.FamilyOf(address)
@@ -93,43 +92,50 @@ func (a *Agent) probe(ctx context.Context, e *entry) error {
 			continue
 		}
 		asked[family] = true
-		marked, seen := a.host.marked(address)
-		if seen && !marked && a.lookAgain(ctx) {
-			marked, seen = a.host.marked(address)
+		mark, marked, seen := a.host.marked(address)
+		switch {
+		case seen && marked:
+			delete(e.unmarked, family)
+		case seen && e.unmarked[family].IsZero():
+			e.unmarked[family] = time.Now()
+			a.mu.Lock()
+			a.hostDueLocked(0)
+			a.mu.Unlock()
 		}
-		if seen {
-			e.unmarked[family] = !marked
-		}
-		if e.unmarked[family] {
-			return fmt.Errorf("%w: a packet from %s passed the rules of the node and had no mark %s then: find the program whose rules change "+
-				"that mark (nft list ruleset, iptables-save)", ErrMark, address, a.options.Numbers.Outbound.Mark)
+		if err := a.judge(e, address, mark); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// fresh is for how long the host's rules count as they were last seen.
-const fresh = time.Second
+// errDoubt means that a packet was not marked, and that the host's rules have to be looked at: they
+// may be gone.
+var errDoubt = errors.New("connections of the pod may not get the mesh's mark: the agent looks at the rules of the node")
 
-// lookAgain looks at the host's rules, unless it has just done that, and reports whether they are
-// as planned now: another program may have removed them.
-func (a *Agent) lookAgain(ctx context.Context) bool {
-	if time.Since(a.host.probes.looked) < fresh {
-		return false
+// judge says what the packets from a pod's address have shown. Another program is to blame only if
+// the rules stood after the first packet that was not marked.
+func (a *Agent) judge(e *entry, address netip.Addr, mark interception.MarkBits) error {
+	since := e.unmarked[interception.FamilyOf(address)]
+	switch {
+	case since.IsZero():
+		return nil
+	case !a.host.probes.looked.After(since) || a.host.members.ownerOf(address) != e.uid:
+		return errDoubt
 	}
-	err := a.keepHost(ctx)
-	if ctx.Err() != nil {
-		return false
-	}
-	a.report(err)
-	return a.host.ready
+	return fmt.Errorf("%w: a packet from %s passed the rules of the node and had no mark %s then: find the program whose rules change "+
+		"that mark (nft list ruleset, iptables-save)", ErrMark, address, mark)
 }
 
 // probeOne probes for one pod after the host was looked at, since other programs may have changed
-// their rules. If its connections get no mark, all pods are looked at.
-func (a *Agent) probeOne(ctx context.Context) {
-	enabled := a.anyEnabled()
-	if enabled == nil || a.probe(ctx, enabled) == nil {
+// their rules. If its connections get no mark any more, or get it again, all pods are looked at.
+func (a *Agent) probeOne() {
+	e := a.anyPod()
+	if e == nil {
+		return
+	}
+	before := len(e.unmarked) > 0
+	if is := a.probe(e) != nil; is == before {
 		return
 	}
 	a.mu.Lock()
@@ -139,15 +145,19 @@ func (a *Agent) probeOne(ctx context.Context) {
 	}
 }
 
-// anyEnabled returns a pod that is enabled and has members; nil if there is none.
-func (a *Agent) anyEnabled() *entry {
+// anyPod returns a pod that is enabled, or else one whose connections get no mark; nil if there is
+// none.
+func (a *Agent) anyPod() (unmarked *entry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for uid, e := range a.entries {
-		enabled := e.state.Wanted.Enrolled && e.state.Seen.Status == ambient.StatusEnabled && e.state.Err == nil
-		if enabled && e.ended == nil && len(a.host.members.of(uid)) > 0 {
+		switch {
+		case !e.state.Wanted.Enrolled || e.ended != nil || len(a.host.members.of(uid)) == 0:
+		case e.state.Err == nil && e.state.Seen.Status == ambient.StatusEnabled:
 			return e
+		case errors.Is(e.state.Err, ErrMark):
+			unmarked = e
 		}
 	}
-	return nil
+	return unmarked
 }

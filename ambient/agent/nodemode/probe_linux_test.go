@@ -52,6 +52,7 @@ func TestE1UnmarkedConnections(t *testing.T) {
 				t.Errorf("the plugin is told: %v", err)
 			}
 			n.awaitStatus(web.UID, ambient.StatusPending)
+			n.awaitStatus(late.UID, ambient.StatusPending)
 			n.mu.Lock()
 			if slices.Contains(n.statuses[late.UID], ambient.StatusEnabled) && !unseen.Load() {
 				t.Errorf("a pod whose connections are not marked has the statuses %v", n.statuses[late.UID])

@@ -24,9 +24,10 @@ import "errors"
 // ErrUnseen is wrapped by the error about a packet that did not come back. That says nothing about
 // marks: a filter may drop it, or the kernel because of the settings rp_filter=1 or
 // drop_unicast_in_l2_multicast=1 (ip-sysctl.rst).
-var ErrUnseen = errors.New("a packet to probe the rules did not come back over lo")
+var ErrUnseen = errors.New("a packet to probe the rules did not come back over lo: see whether rules drop what comes by lo, " +
+	"and set rp_filter to 2 where it is 1")
 
 // ErrUntracked is wrapped by the error about a packet that came back unmarked, and that the kernel
 // does not track, so that no rule can mark its connection. That says nothing about marks, either:
 // packets of pods come by other interfaces.
-var ErrUntracked = errors.New("another program's rules keep what comes by lo from being tracked (notrack)")
+var ErrUntracked = errors.New("another program's rules keep what comes by lo from being tracked: remove its rule notrack")

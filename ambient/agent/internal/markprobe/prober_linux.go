@@ -21,6 +21,8 @@ import (
 type Prober struct {
 	in  *interception.Netns
 	out int // stays open: to close a packet socket takes the kernel some milliseconds
+	// tracked is when a connection of a family was last seen to be tracked; true for IPv6.
+	tracked map[bool]time.Time
 }
 
 // loopback is the index that lo has in each namespace (linux/net/loopback.h).
@@ -32,7 +34,7 @@ func Open(in *interception.Netns) (*Prober, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
-	p := &Prober{in: in}
+	p := &Prober{in: in, tracked: map[bool]time.Time{}}
 	if err := namespace.Run(in.File(), func() (err error) {
 		p.out, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0) // it receives nothing
 		return err
@@ -64,7 +66,7 @@ func (p *Prober) Marked(from, to netip.Addr, mark interception.MarkBits) (marked
 		}
 		marked, err = await(in)
 		if err == nil && !marked {
-			err = probe.mustBeTracked()
+			err = p.mustTrack(probe)
 		}
 		return errors.Join(err, p.send(probe, rst)) // the kernel forgets the connection
 	})
@@ -120,8 +122,15 @@ func receive(probe segment, mark interception.MarkBits) (in int, err error) {
 	return in, nil
 }
 
-// mustBeTracked returns an error if the thread's namespace does not track the connection.
-func (s segment) mustBeTracked() error {
+// trackedFor is for how long connections count as tracked once one was. To look takes long on a
+// node with many connections.
+const trackedFor = 10 * time.Second
+
+// mustTrack returns an error if the thread's namespace does not track the connection.
+func (p *Prober) mustTrack(s segment) error {
+	if time.Since(p.tracked[s.from.Is6()]) < trackedFor {
+		return nil
+	}
 	family := netlink.InetFamily(unix.AF_INET)
 	if s.from.Is6() {
 		family = unix.AF_INET6
@@ -130,6 +139,7 @@ func (s segment) mustBeTracked() error {
 	for _, flow := range all {
 		from, _ := netip.AddrFromSlice(flow.Forward.SrcIP) // the zero Addr is another one
 		if from.Unmap() == s.from && flow.Forward.Protocol == tcp && flow.Forward.SrcPort == s.port && flow.Forward.DstPort == 0 {
+			p.tracked[s.from.Is6()] = time.Now()
 			return nil
 		}
 	}
