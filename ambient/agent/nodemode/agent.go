@@ -198,6 +198,7 @@ func (a *Agent) work(ctx context.Context) time.Time {
 				a.report(err)
 			}
 			if a.host.ready {
+				a.wakeDoubted()
 				a.probeOne()
 			}
 		case e != nil:

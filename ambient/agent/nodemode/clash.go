@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/collision"
@@ -16,8 +17,8 @@ import (
 )
 
 // ErrClash is wrapped by the error about numbers, names or addresses of a plan that another program
-// uses on the host or in the namespace of the proxy: the agent has not applied that plan, or the
-// other program has added a route to a table of the mesh since, and its packets may follow it.
+// uses on the host or in the namespace of the proxy. The agent has not applied that plan, unless
+// another proxy serves. A route that is added to a table of the mesh later is such an error, too.
 var ErrClash = errors.New("the node's numbers are in use")
 
 // mustNotClash refuses a plan where another program uses what the plan would, unless one with wires
@@ -40,6 +41,7 @@ func (h *host) mustNotClash(ctx context.Context, plan *interception.Plan) error 
 // has its wires, a clash on the host is only reported: without a successor, connections of pods
 // would be refused once that proxy ends.
 func (h *host) mustFit(ctx context.Context, p *proxy) error {
+	h.clashLook = clashLook{p, time.Now()}
 	err := h.clashOnHost(ctx, p.Proxy, p.netns)
 	if len(h.found()) > 0 {
 		err = h.noteClash(err)
@@ -69,21 +71,34 @@ func (h *host) clashOnHost(ctx context.Context, p ambient.NodeProxy, netns *inte
 // noteClash notes a clash on a host whose rules stand, or that there is none, and returns other
 // errors.
 func (h *host) noteClash(err error) error {
-	delete(h.intruders, clashKey)
-	if errors.Is(err, ErrClash) {
+	switch {
+	case errors.Is(err, ErrClash):
 		h.intruders[clashKey], err = fmt.Errorf("%w: %w", errIntruder, err), nil
+	case err == nil:
+		delete(h.intruders, clashKey)
 	}
 	return err
 }
 
-// lookAtClash looks whether a clash that was noted is over.
+// lookAtClash looks for clashes on a host whose rules stand for the first time for a proxy, as
+// after a start, and whether one that was noted is over. To look takes long.
 func (h *host) lookAtClash(ctx context.Context) error {
 	first := h.first()
-	if h.intruders[clashKey] == nil || first == nil || first.netns == nil {
-		delete(h.intruders, clashKey)
+	if first == nil || first.netns == nil || !h.ready {
 		return nil
 	}
+	isNoted := h.intruders[clashKey] != nil && time.Since(h.clashLook.at) >= h.o.SettingsRound
+	if first == h.clashLook.of && !isNoted {
+		return nil
+	}
+	h.clashLook = clashLook{first, time.Now()}
 	return h.noteClash(h.clashOnHost(ctx, first.Proxy, first.netns))
+}
+
+// clashLook is for which proxy, and when, the host was looked at for clashes last.
+type clashLook struct {
+	of *proxy
+	at time.Time
 }
 
 // fits returns an error if other programs use in a namespace what a plan needs.

@@ -172,7 +172,7 @@ func (e *entry) begin(next *event) {
 		}
 		e.waiting = nil
 	}
-	clear(e.unmarked)
+	clear(e.doubts)
 	next.former, next.begun = e.pod.Addresses, time.Now()
 	e.sandbox, e.ended = next, nil
 	e.waiting = append(e.waiting, next)

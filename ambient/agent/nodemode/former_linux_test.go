@@ -338,8 +338,18 @@ func TestTableIsFilled(t *testing.T) {
 // successor comes: that takes its place, and the clash is reported until it is over.
 func TestClashBesideAProxy(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, backends(t)["nftables"])
-	n.options.TakeOver = readers(t)
+	for name, dataplane := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clashBesideAProxy(t, dataplane)
+		})
+	}
+}
+
+func clashBesideAProxy(t *testing.T, dataplane backend) {
+	t.Helper()
+	n := newNode(t, dataplane)
+	n.options.TakeOver, n.options.SettingsRound = readers(t), 100*time.Millisecond
 	web := n.pod()
 	former, proxy := n.proxy()
 	n.run()

@@ -40,6 +40,7 @@ type host struct {
 	shared    map[netip.Addr]string // the members of the sets of shared pods, with their owners
 	settings  settings
 	intruders intrusions
+	clashLook clashLook
 	back      map[netip.Addr]string // lost members that are to be put back; the agent's mu guards them
 	began     time.Time             // when the proxies of the state file were looked for first
 	unclashed bool                  // no other program uses the numbers of the plan with a proxy

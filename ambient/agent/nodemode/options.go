@@ -64,9 +64,9 @@ type Options struct {
 	// ListenerRound is how often the proxy's listeners are looked for; 2 s if zero.
 	ListenerRound time.Duration
 	// SettingsRound is how often at most a setting of the plan's interfaces, such as rp_filter, is
-	// written because another program has changed it; a minute if zero. A setting that has to wait is
-	// an error that wraps [ErrSettings]. It is also how often the host is looked at while another
-	// program has a route in a table of the mesh ([ErrClash]).
+	// written because another program has changed it; a minute if zero. A setting that has to wait
+	// is an error that wraps [ErrSettings]. It is also how often the agent looks whether a clash is
+	// over beside which a proxy serves ([ErrClash]).
 	SettingsRound time.Duration
 	// WithoutNotices makes New go on without CAP_NET_BROADCAST, and is called with the kernel's
 	// refusal. What other programs change is then found in rounds of 5 s at most. Without it (nil)

@@ -45,7 +45,7 @@ type entry struct {
 	warnings   []interception.Warning
 	began      time.Time // when the agent could begin to enrol the pod
 	counted    bool
-	unmarked   map[interception.Family]time.Time // since when packets show that connections get no mark
+	doubts     map[interception.Family]doubt // of families whose connections get no mark, it seems
 	failures   upkeep.Series
 }
 
@@ -58,7 +58,7 @@ type ended struct {
 func newEntry(uid string) *entry {
 	return &entry{
 		uid: uid, state: agent.Pod{UID: uid, Since: time.Now()},
-		unmarked: map[interception.Family]time.Time{}, failures: roster.Retries(),
+		doubts: map[interception.Family]doubt{}, failures: roster.Retries(),
 	}
 }
 
@@ -310,6 +310,7 @@ func (a *Agent) leave(ctx context.Context, e *entry) error {
 }
 
 func (a *Agent) removeMembers(ctx context.Context, e *entry, members []netip.Addr) error {
+	clear(e.doubts)
 	return a.host.edit(ctx, members, func(edit *interception.SetEdit, address netip.Addr) { edit.Remove[address] = e.uid })
 }
 

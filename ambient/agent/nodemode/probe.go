@@ -5,6 +5,7 @@ package nodemode
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -81,50 +82,73 @@ func (h *host) marked(from netip.Addr) (mark interception.MarkBits, marked, seen
 	return mark, marked, true
 }
 
-// probe returns an error if connections of an enrolled pod do not get the mark. It asks for one
-// address of each family: rules of other programs rarely distinguish more. What a packet has shown
-// is true until another one shows something else.
-func (a *Agent) probe(e *entry) error {
-	asked := map[interception.Family]bool{}
-	for _, address := range a.host.members.kept(e.addresses()) {
-		family := interception.FamilyOf(address)
-		if asked[family] {
-			continue
-		}
-		asked[family] = true
-		mark, marked, seen := a.host.marked(address)
-		switch {
-		case seen && marked:
-			delete(e.unmarked, family)
-		case seen && e.unmarked[family].IsZero():
-			e.unmarked[family] = time.Now()
-			a.mu.Lock()
-			a.hostDueLocked(0)
-			a.mu.Unlock()
-		}
-		if err := a.judge(e, address, mark); err != nil {
-			return err
-		}
-	}
-	return nil
+// doubt is what packets without the mark have shown of a pod's connections of a family.
+type doubt struct {
+	since     time.Time             // the first of them
+	confirmed bool                  // by one after the host's rules were looked at
+	mark      interception.MarkBits // what that one lacked
 }
 
 // errDoubt means that a packet was not marked, and that the host's rules have to be looked at: they
 // may be gone.
 var errDoubt = errors.New("connections of the pod may not get the mesh's mark: the agent looks at the rules of the node")
 
-// judge says what the packets from a pod's address have shown. Another program is to blame only if
-// the rules stood after the first packet that was not marked.
-func (a *Agent) judge(e *entry, address netip.Addr, mark interception.MarkBits) error {
-	since := e.unmarked[interception.FamilyOf(address)]
-	switch {
-	case since.IsZero():
-		return nil
-	case !a.host.probes.looked.After(since) || a.host.members.ownerOf(address) != e.uid:
+// probe returns an error if connections of an enrolled pod do not get the mark. It asks for one
+// address of each family: rules of other programs rarely distinguish more. What a packet has
+// confirmed is true until another one shows something else.
+func (a *Agent) probe(e *entry) error {
+	asked := map[interception.Family]netip.Addr{}
+	for _, address := range a.host.members.kept(e.addresses()) {
+		if family := interception.FamilyOf(address); !asked[family].IsValid() {
+			asked[family] = address
+			a.probeFrom(e, address)
+		}
+	}
+	maps.DeleteFunc(e.doubts, func(family interception.Family, _ doubt) bool { return !asked[family].IsValid() })
+	for family, doubt := range e.doubts {
+		if doubt.confirmed {
+			return fmt.Errorf("%w: a packet from %s passed the rules of the node and had no mark %s then: find the program whose rules "+
+				"change that mark (nft list ruleset, iptables-save)", ErrMark, asked[family], doubt.mark)
+		}
+	}
+	if len(e.doubts) > 0 {
 		return errDoubt
 	}
-	return fmt.Errorf("%w: a packet from %s passed the rules of the node and had no mark %s then: find the program whose rules change "+
-		"that mark (nft list ruleset, iptables-save)", ErrMark, address, mark)
+	return nil
+}
+
+// probeFrom sends a packet, and notes what it has shown. Another program is to blame only if the
+// rules stood after the first packet that was not marked.
+func (a *Agent) probeFrom(e *entry, address netip.Addr) {
+	family := interception.FamilyOf(address)
+	mark, marked, seen := a.host.marked(address)
+	switch known, doubted := e.doubts[family]; {
+	case seen && marked, !seen && !known.confirmed:
+		delete(e.doubts, family)
+	case seen && !doubted:
+		e.doubts[family] = doubt{since: time.Now()}
+		pause := calm // one look is for all pods
+		if len(e.waiting) > 0 {
+			pause = 0
+		}
+		a.mu.Lock()
+		a.hostDueLocked(pause)
+		a.mu.Unlock()
+	case seen && a.host.probes.looked.After(known.since) && a.host.members.ownerOf(address) == e.uid:
+		known.confirmed, known.mark = true, mark
+		e.doubts[family] = known
+	}
+}
+
+// wakeDoubted has the pods looked at again that have waited for a look at the host's rules.
+func (a *Agent) wakeDoubted() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, e := range a.entries {
+		if errors.Is(e.state.Err, errDoubt) {
+			a.dueLocked(e)
+		}
+	}
 }
 
 // probeOne probes for one pod after the host was looked at, since other programs may have changed
@@ -134,7 +158,7 @@ func (a *Agent) probeOne() {
 	if e == nil {
 		return
 	}
-	before := len(e.unmarked) > 0
+	before := len(e.doubts) > 0
 	if is := a.probe(e) != nil; is == before {
 		return
 	}
