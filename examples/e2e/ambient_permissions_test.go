@@ -54,6 +54,11 @@ func nodeCapabilities() feature {
 	return feature{
 		name: "NodeCapabilities", values: scenario.Values{"ambient": scenario.Values{"enabled": true, "mode": "node"}},
 		needs: []need{{"NetRaw", "DaemonSet istio-cni-node: capability NET_RAW", missed("NET_RAW", "CAP_NET_RAW")}},
+		after: func(p *permissions) {
+			p.Do("uninstall, so that nothing of the node's form is left", func(context.Context) error {
+				return p.UninstallRelease(scenario.ReleaseName)
+			})
+		},
 	}
 }
 
