@@ -36,7 +36,7 @@ func (s surroundings) openOnNode(drain drainTime) opener {
 
 // withoutProbes is told why no packet shows whether connections of pods are marked.
 func (s surroundings) withoutProbes(err error) {
-	s.log.Warn("the status of pods goes by rules alone: whether connections get the mesh's mark is not seen", "error", err)
+	s.log.Warn("pods are called enabled by rules and sets alone: no packet shows whether connections get the mesh's mark", "error", err)
 }
 
 // onNode answers operators. No proxy connects to its agent.

@@ -80,8 +80,8 @@ func (h *host) noteClash(err error) error {
 	return err
 }
 
-// lookAtClash looks for clashes on a host whose rules stand for the first time for a proxy, as
-// after a start, and whether one that was noted is over. To look takes long.
+// lookAtClash looks for clashes on a host whose rules stand: once for each proxy, as after a start,
+// and in rounds of Options.SettingsRound while a clash is noted. A look takes long.
 func (h *host) lookAtClash(ctx context.Context) error {
 	first := h.first()
 	if first == nil || first.netns == nil || !h.ready {
@@ -95,7 +95,7 @@ func (h *host) lookAtClash(ctx context.Context) error {
 	return h.noteClash(h.clashOnHost(ctx, first.Proxy, first.netns))
 }
 
-// clashLook is for which proxy, and when, the host was looked at for clashes last.
+// clashLook says for which proxy, and when, the agent last looked for clashes on the host.
 type clashLook struct {
 	of *proxy
 	at time.Time

@@ -20,8 +20,8 @@ import (
 // of another program are the cause.
 var ErrMark = errors.New("connections of the pod do not get the mesh's mark")
 
-// probes are what the agent needs to see by packets whether connections get the mark. The agent's
-// loop alone uses it.
+// probes hold what the agent needs to probe the mark of connections. Only the agent's loop uses
+// them.
 type probes struct {
 	prober *markprobe.Prober // nil if the kernel refuses it
 	of     map[interception.Family]*probed
@@ -59,7 +59,8 @@ func (p *probes) close() error {
 	return p.prober.Close()
 }
 
-// marked reports whether a packet from an address got the mark. Seen is false if that is not known.
+// marked reports whether a packet from an address got the mark. If seen is false, no packet has
+// shown that.
 func (h *host) marked(from netip.Addr) (mark interception.MarkBits, marked, seen bool) {
 	probed, first := h.probes.of[interception.FamilyOf(from)], h.first()
 	if h.probes.prober == nil || first == nil || time.Now().Before(probed.until) {
@@ -89,8 +90,8 @@ type doubt struct {
 	mark      interception.MarkBits // what that one lacked
 }
 
-// errDoubt means that a packet was not marked, and that the host's rules have to be looked at: they
-// may be gone.
+// errDoubt means that a packet was not marked. The agent looks at the host's rules next, because
+// they may be gone.
 var errDoubt = errors.New("connections of the pod may not get the mesh's mark: the agent looks at the rules of the node")
 
 // probe returns an error if connections of an enrolled pod do not get the mark. It asks for one

@@ -121,7 +121,7 @@ func (h *host) open(ctx context.Context, pod ambient.Pod) (p *proxy, err error) 
 	if err == nil {
 		err = h.watch.Add(p.key(), netns)
 	}
-	if errors.Is(err, ErrClash) { // to look for that takes long
+	if errors.Is(err, ErrClash) { // a look for clashes takes long
 		h.refuse(pod.UID, proxyError(pod, err))
 	}
 	if err != nil {

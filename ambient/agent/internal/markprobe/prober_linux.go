@@ -50,9 +50,10 @@ func (p *Prober) Close() error { return unix.Close(p.out) }
 // patience is how long a packet may take. Over lo it takes some microseconds.
 const patience = 100 * time.Millisecond
 
-// Marked reports whether a packet that opens a TCP connection gets the mark. From is not an address
-// of the namespace, and to is one, other than 127.0.0.0/8. Rules of the hooks prerouting and
-// input may change the mark. The error may wrap [ErrUnseen] or [ErrUntracked].
+// Marked reports whether a packet that opens a TCP connection gets the mark. From must not be an
+// address of the namespace, and to must be one outside of 127.0.0.0/8. The packet passes the hooks
+// prerouting and input, whose rules may change the mark. The error may wrap [ErrUnseen] or
+// [ErrUntracked].
 func (p *Prober) Marked(from, to netip.Addr, mark interception.MarkBits) (marked bool, err error) {
 	probe := segment{from: from, to: to, port: uint16(1 + rand.IntN(1<<16-1)), sequence: rand.Uint32()}
 	err = namespace.Run(p.in.File(), func() error {
@@ -90,7 +91,7 @@ const (
 func receive(probe segment, mark interception.MarkBits) (in int, err error) {
 	family, head := unix.AF_INET, ipv4Head
 	if probe.from.Is6() {
-		family, head = unix.AF_INET6, 0 // raw sockets get IPv6 packets without their head
+		family, head = unix.AF_INET6, 0 // raw sockets get IPv6 packets without the IPv6 header
 	}
 	in, err = unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_TCP)
 	if err != nil {
@@ -122,8 +123,8 @@ func receive(probe segment, mark interception.MarkBits) (in int, err error) {
 	return in, nil
 }
 
-// trackedFor is for how long connections count as tracked once one was. To look takes long on a
-// node with many connections.
+// trackedFor is how long connections count as tracked after one was seen to be. On a node with many
+// connections the list of them is long.
 const trackedFor = 10 * time.Second
 
 // mustTrack returns an error if the thread's namespace does not track the connection.

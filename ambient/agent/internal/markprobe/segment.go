@@ -20,7 +20,7 @@ const (
 	ipv6Head     = 40
 	tcpHead      = 20
 
-	sequenceAt = 4 // in the head of TCP
+	sequenceAt = 4 // where the TCP header has the sequence number
 
 	rst byte = 0x04
 	syn byte = 0x02
@@ -44,7 +44,7 @@ func (s segment) frame(flags byte) []byte {
 	return append(append(frame, packet...), s.tcp(flags)...)
 }
 
-// ipv4 returns the head of RFC 791.
+// ipv4 returns the IPv4 header (RFC 791).
 func (s segment) ipv4() []byte {
 	const ihl, dontFragment = ipv4Head / 4, 0x40
 	head := append([]byte{4<<4 | ihl, 0, 0, ipv4Head + tcpHead, 0, 0, dontFragment, 0, hops, tcp, 0, 0}, s.addresses()...)
@@ -52,12 +52,12 @@ func (s segment) ipv4() []byte {
 	return head
 }
 
-// ipv6 returns the head of RFC 8200.
+// ipv6 returns the IPv6 header (RFC 8200).
 func (s segment) ipv6() []byte {
 	return append([]byte{6 << 4, 0, 0, 0, 0, tcpHead, tcp, hops}, s.addresses()...)
 }
 
-// tcp returns the head of RFC 9293.
+// tcp returns the TCP header (RFC 9293).
 func (s segment) tcp(flags byte) []byte {
 	head := make([]byte, tcpHead)
 	binary.BigEndian.PutUint16(head, s.port)
@@ -71,7 +71,7 @@ func (s segment) tcp(flags byte) []byte {
 
 func (s segment) addresses() []byte { return append(s.from.AsSlice(), s.to.AsSlice()...) }
 
-// checksum is that of RFC 1071, of an even number of bytes.
+// checksum returns the Internet checksum (RFC 1071) of data, whose length must be even.
 func checksum(data []byte) uint16 {
 	var sum uint32
 	for ; len(data) > 0; data = data[2:] {
