@@ -21,7 +21,9 @@ type Wanted struct {
 	Kept bool
 	// Held, beside Enrolled, reports that another form still captures the pod, and gives its pods up
 	// one at a time, and that it is not this pod's turn. The agent makes ready what serves the pod,
-	// and captures nothing yet, even with Closed.
+	// and captures nothing yet, even with Closed. Without Enrolled, it reports that tunnels of other
+	// proxies may still come to the pod's own, past the draining rules: that proxy serves the pod as
+	// long as they may.
 	Held bool
 	// Gone reports that the pod does not exist any more. Its namespace ends without help, and the
 	// API server has no object to annotate.
@@ -60,7 +62,8 @@ const (
 	OtherRules
 	// PlannedRules: the kernel holds the plan.
 	PlannedRules
-	// DrainingRules: nothing new is captured, and what was captured goes on.
+	// DrainingRules: nothing new is captured. What was captured goes on, and so does what comes to the
+	// proxy by itself, such as tunnels of other proxies.
 	DrainingRules
 )
 
@@ -124,6 +127,9 @@ const (
 	StepTell Step = "tell"
 	// StepAwaitProxy waits until the proxy's listeners are in the namespace.
 	StepAwaitProxy Step = "await-proxy"
+	// StepPrepare applies the draining plan ([interception.Plan.Draining]) to a pod that is captured
+	// in another form, so that the pod's own proxy can serve what comes to it by itself.
+	StepPrepare Step = "prepare"
 	// StepAwaitTurn waits until a pod that is captured in another form may move to this one.
 	StepAwaitTurn Step = "await-turn"
 	// StepEnter adds the pod's addresses to the host's sets.
@@ -135,7 +141,7 @@ const (
 	StepPending Step = "pending"
 	StepEnabled Step = "enabled"
 	StepClear   Step = "clear"
-	// StepDrain applies the draining plan ([interception.Plan.Draining]).
+	// StepDrain applies the draining plan to a pod that leaves.
 	StepDrain Step = "drain"
 	// StepAwaitDrained waits until the proxy has no connection of the pod any more.
 	StepAwaitDrained Step = "await-drained"
@@ -163,16 +169,16 @@ func (s Step) Waits() bool {
 // the rules already stays captured while no proxy serves it, and so does every pod with
 // Wanted.Closed: its connections are refused, and its status says "pending". A proxy that has lost
 // the pod's listeners is told to forget the pod, and then told of it anew. With Wanted.Kept the
-// same steps are taken but those that write the status. With Wanted.Held the agent waits before the
-// first step that captures the pod.
+// same steps are taken but those that write the status. With Wanted.Held the agent applies rules
+// that capture nothing, and waits before the first step that captures the pod.
 //
 // No program runs in a new pod before the pod is as wanted. The agent may therefore enter it and
 // apply its rules while the proxy is at work on it.
 //
 // To withdraw a pod, the agent lets new connections go direct and waits for the end of those that
-// the proxy has. Then the proxy forgets the pod, and the agent removes the rules. It keeps the
-// namespace open until they are gone. If the kernel refuses to let new connections go direct for as
-// long as the agent would wait, it removes the rules first.
+// the proxy has, and with Wanted.Held for the end of that. Then the proxy forgets the pod, and the
+// agent removes the rules. It keeps the namespace open until they are gone. If the kernel refuses
+// to let new connections go direct for as long as the agent would wait, it removes the rules first.
 func Next(wanted Wanted, seen Seen) []Step {
 	var steps []Step
 	for {
@@ -195,7 +201,7 @@ func (s Seen) next(wanted Wanted) Step {
 	case wanted.Enrolled:
 		return s.enrol(wanted)
 	default:
-		return s.withdraw()
+		return s.withdraw(wanted)
 	}
 }
 
@@ -232,6 +238,9 @@ func (s Seen) serve() Step {
 func (s Seen) capture(w Wanted) Step {
 	switch {
 	case w.Held && (!s.InSets || s.Rules != PlannedRules):
+		if s.Rules == NoRules || s.Rules == OtherRules {
+			return StepPrepare
+		}
 		return StepAwaitTurn
 	case !s.InSets:
 		return StepEnter
@@ -249,7 +258,7 @@ func (s Seen) report(w Wanted, status Status, step Step) Step {
 	return step
 }
 
-func (s Seen) withdraw() Step {
+func (s Seen) withdraw(w Wanted) Step {
 	switch {
 	case !s.Open && s.Rules != NoRules:
 		return StepOpen
@@ -257,7 +266,7 @@ func (s Seen) withdraw() Step {
 		return StepRemove // and the proxy serves the pod until then
 	case s.captures() && s.Proxy != ProxyUntold:
 		return StepDrain
-	case s.Rules == DrainingRules && s.Proxy != ProxyUntold && !s.Drained:
+	case s.drains(w):
 		return StepAwaitDrained
 	case s.Proxy != ProxyUntold:
 		return StepWithdraw
@@ -265,6 +274,11 @@ func (s Seen) withdraw() Step {
 		return StepRemove
 	}
 	return s.rest()
+}
+
+// drains reports whether the proxy has, or may get, connections of a pod with draining rules.
+func (s Seen) drains(w Wanted) bool {
+	return s.Rules == DrainingRules && s.Proxy != ProxyUntold && (!s.Drained || w.Held)
 }
 
 // forget ends what the node holds for a pod that is gone.
@@ -305,7 +319,7 @@ func (s Seen) After(step Step) Seen {
 		s.InSets = step == StepEnter
 	case StepApply:
 		s.Rules, s.Drained, s.Undrainable = PlannedRules, false, false
-	case StepDrain:
+	case StepPrepare, StepDrain:
 		s.Rules, s.Drained, s.Undrainable = DrainingRules, false, false
 	case StepAwaitDrained:
 		s.Drained = true

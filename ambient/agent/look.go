@@ -138,7 +138,8 @@ func (w *worker) lookAtRules(ctx context.Context, wanted ambient.Wanted) (err er
 	if planned, err := w.hasPlan(wanted); !planned || err != nil {
 		return err
 	}
-	if w.seen.Rules, err = w.observe(ctx, wanted); err == nil && w.seen.Rules == ambient.DrainingRules {
+	w.seen.Rules, err = w.observe(ctx, wanted)
+	if err == nil && w.seen.Rules == ambient.DrainingRules && !wanted.Enrolled {
 		return w.lookWhetherDrained()
 	}
 	return err

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
 )
 
 // TestRetiringKeepsItsPods has an agent retire that is started where two pods are captured: it
@@ -69,8 +71,37 @@ func TestRetiringGoesOnWithAWithdrawal(t *testing.T) {
 	n.connect(pod, 0)
 }
 
-// TestHeldPodWaits has a pod that another form of capture has: the proxy serves it, and it gets its
-// rules when it is its turn.
+// TestRetiringKeepsTheProxy has a retiring agent withdraw a pod without connections: the proxy
+// forgets the pod once no tunnel can come to it any more.
+func TestRetiringKeepsTheProxy(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := n.pod("a")
+	first, end := n.run()
+	n.proxy()
+	n.feed <- told(object("a"))
+	n.awaitStatus(first, "a", ambient.StatusEnabled)
+	end()
+	var held atomic.Bool
+	held.Store(true)
+	n.options.Retiring, n.options.Held = true, func(string) bool { return held.Load() }
+	a, _ := n.run()
+	n.feed <- told(optedOut("a"))
+	n.awaitPods(a, "that the pod has drained, and waits", func(pods []Pod) bool {
+		return len(pods) == 1 && pods[0].Step == ambient.StepAwaitDrained && pods[0].Seen.Drained
+	})
+	if !n.served(pod) {
+		t.Error("the proxy has forgotten the pod")
+	}
+	held.Store(false)
+	n.awaitRest(a)
+	if n.served(pod) || n.captured(pod) {
+		t.Error("the pod is served, or has rules")
+	}
+}
+
+// TestHeldPodWaits has a pod that another form of capture has: the proxy serves it, it gets rules
+// that capture nothing, and it is captured when it is its turn.
 func TestHeldPodWaits(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -84,9 +115,7 @@ func TestHeldPodWaits(t *testing.T) {
 	n.awaitPods(a, "that the pod waits for its turn", func(pods []Pod) bool {
 		return slices.ContainsFunc(pods, func(p Pod) bool { return p.Step == ambient.StepAwaitTurn && p.Seen.Proxy == ambient.ProxyServes })
 	})
-	if n.captured(pod) || len(n.members()) > 0 {
-		t.Errorf("a pod that is held is captured, or has the members %v", n.members())
-	}
+	n.expectPrepared(pod)
 	held.Store(false)
 	a.Look("a")
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
@@ -110,13 +139,22 @@ func TestHeldNewPodWaits(t *testing.T) {
 	n.awaitPods(a, "that the pod waits for its turn", func(pods []Pod) bool {
 		return len(pods) == 1 && pods[0].Step == ambient.StepAwaitTurn
 	})
-	if n.captured(pod) || len(n.members()) > 0 {
-		t.Errorf("a pod that is held is captured, or has the members %v", n.members())
-	}
+	n.expectPrepared(pod)
 	held.Store(false)
 	a.Look("a")
 	if err := <-answer; err != nil {
 		t.Error(err)
 	}
 	n.connect(pod, 1)
+}
+
+// expectPrepared expects that a pod has the draining plan, and is not captured.
+func (n *node) expectPrepared(pod *dataplanetest.Pod) {
+	n.t.Helper()
+	record := n.recorded("a")
+	if drifts := interception.Diff(record.Plan.Draining(), n.state(pod)); len(drifts) > 0 || !record.Leaving || len(n.members()) > 0 {
+		n.t.Errorf("a pod that is held has other rules than the draining plan: %v, or the members %v; leaving is %t in the record",
+			drifts, n.members(), record.Leaving)
+	}
+	n.connect(pod, 0)
 }

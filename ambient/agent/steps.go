@@ -32,7 +32,7 @@ func (w *worker) take(ctx context.Context, alert <-chan struct{}, step ambient.S
 		return w.close()
 	case ambient.StepOpen: // by a search for all pods that wait
 		return w.open(ctx)
-	case ambient.StepEnter, ambient.StepLeave, ambient.StepApply, ambient.StepDrain, ambient.StepRemove:
+	case ambient.StepPrepare, ambient.StepEnter, ambient.StepLeave, ambient.StepApply, ambient.StepDrain, ambient.StepRemove:
 		return w.bounded(ctx, func() error { return w.change(ctx, step) })
 	case ambient.StepAwaitProxy, ambient.StepAwaitDrained, ambient.StepAwaitTurn: // the next look tells
 	}
@@ -52,8 +52,9 @@ func (w *worker) change(ctx context.Context, step ambient.Step) error {
 		ambient.StepLeave: func() error {
 			return w.edit(func() error { return w.agent.sets.leave(ctx, w.uid) })
 		},
-		ambient.StepApply: func() error { return w.apply(ctx, false) },
-		ambient.StepDrain: func() error { return w.drain(ctx) },
+		ambient.StepPrepare: func() error { return w.apply(ctx, true) },
+		ambient.StepApply:   func() error { return w.apply(ctx, false) },
+		ambient.StepDrain:   func() error { return w.drain(ctx) },
 		ambient.StepRemove: func() error {
 			if err := w.takeOverFormer(ctx); err != nil {
 				return err
@@ -222,13 +223,14 @@ func (w *worker) close() error {
 	return err
 }
 
-// apply applies the plan or, if the pod leaves the mesh, the draining one.
-func (w *worker) apply(ctx context.Context, leaving bool) error {
-	if err := w.ensureRecord(leaving); err != nil {
+// apply applies the plan or, if the pod leaves or may not be captured yet, the draining one. Its
+// record says so, too: a retiring agent does not keep such a pod.
+func (w *worker) apply(ctx context.Context, draining bool) error {
+	if err := w.ensureRecord(draining); err != nil {
 		return err
 	}
 	plan := w.plan
-	if leaving {
+	if draining {
 		plan = w.plan.Draining()
 	}
 	w.fresh = false

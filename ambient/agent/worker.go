@@ -324,7 +324,8 @@ func (w *worker) learn() (wanted ambient.Wanted, known bool) {
 	if wanted.Enrolled && w.agent.options.Retiring {
 		wanted.Enrolled = w.recorded && !w.noted.leaving
 	}
-	wanted.Held = wanted.Enrolled && w.agent.options.Held != nil && w.agent.options.Held(w.uid)
+	o := &w.agent.options
+	wanted.Held = wanted.Enrolled != o.Retiring && o.Held != nil && o.Held(w.uid)
 	return wanted, known
 }
 

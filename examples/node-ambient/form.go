@@ -105,7 +105,7 @@ func (s surroundings) open(ctx context.Context, pods *feed.Client, drain drainTi
 	m, hosts := newMove(former, newFork(pods), s.log), &hostErrors{tell: s.observeHost}
 	m.from, err = former.open(ctx, part{
 		feed: m.fork.branches[1], annotator: silent{}, observe: m.seeFormer, observeHost: hosts.of(1), retiring: true,
-		inPod: m.inNew,
+		inPod: m.inNew, held: m.takesTunnels,
 	})
 	if err != nil {
 		return formAgent{}, fmt.Errorf("%w: open the agent of mode %q, in which they are: %w", errOtherForm, former.mode, err)

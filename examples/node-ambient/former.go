@@ -25,7 +25,7 @@ var errOtherForm = errors.New("the node's pods are captured in the other form of
 type former struct {
 	mode string
 	pods []string // the UIDs of those that are captured
-	both []string // those of them that the new form has begun to capture
+	both []string // those that the new form has begun to capture
 	open opener
 }
 
@@ -78,13 +78,9 @@ func (s surroundings) findOnNode(ctx context.Context, drain drainTime) (*former,
 	if err != nil {
 		return nil, fmt.Errorf("see which pods are captured in the node's namespace: %w", err)
 	}
-	recorded, err := journal.Journal{Directory: s.journal}.Attachments()
-	if err != nil {
-		return nil, fmt.Errorf("see which pods are captured in their own namespaces already: %w", err)
-	}
 	f := &former{mode: ambientconf.ModeNode, open: s.openOnNode(drain)}
-	for _, one := range recorded {
-		f.both = append(f.both, one.ContainerID)
+	if f.both, err = s.capturedInPods(); err != nil {
+		return nil, fmt.Errorf("see which pods are captured in their own namespaces already: %w", err)
 	}
 	seen := map[string]bool{"": true} // a member without a pod is another program's
 	for _, family := range []interception.Family{interception.IPv4, interception.IPv6} {
@@ -96,6 +92,27 @@ func (s surroundings) findOnNode(ctx context.Context, drain drainTime) (*former,
 		}
 	}
 	return f, nil
+}
+
+// capturedInPods returns the UIDs of the pods that have a record, but for those that their rules do
+// not capture, as the record says: they leave that form, or wait for their turn.
+func (s surroundings) capturedInPods() (uids []string, err error) {
+	records := journal.Journal{Directory: s.journal}
+	recorded, err := records.Attachments()
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range recorded {
+		record, err := records.Read(one)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil && !errors.Is(err, journal.ErrRecord): // the agent reports a damaged one
+			return nil, err
+		case !record.Leaving:
+			uids = append(uids, one.ContainerID)
+		}
+	}
+	return uids, nil
 }
 
 func otherForm(is, found, why string) error {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"time"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent"
@@ -18,19 +19,18 @@ import (
 //	                                                                                 │
 //	              not left any more <── gone ── passed: its old connections drain <──┘
 type leaving struct {
-	free      bool // it may be captured out of turn: its sandbox is new, or it was between both forms at the start
-	captured  bool // by the new agent
-	withdrawn bool // the former agent was asked to withdraw it
-	passed    bool // the former agent captures no new connection of it
+	free      bool      // it may be captured out of turn: its sandbox is new, or it was between both forms at the start
+	captured  bool      // by the new agent
+	withdrawn bool      // the former agent was asked to withdraw it
+	passed    bool      // the former agent captures no new connection of it
+	passedAt  time.Time // zero until then
 
 	failure error // why the former agent has failed to withdraw the pod; nil if it has not
 
 	// told is set when the agent on the node has asked which proxy takes the pod's tunnels, and the
-	// answer has changed. That agent has obeyed when it tells of the pod after that. With toPods
-	// the node then leaves the tunnels alone (shared), and otherwise it captures them (unshared is
-	// closed).
+	// answer has changed. That agent has obeyed when it tells of the pod after that, which sets
+	// shared. With toPods the node then leaves the tunnels alone, and otherwise it captures them.
 	told, shared bool
-	unshared     chan struct{}
 
 	step ambient.Step // what the new agent told last
 }
@@ -66,11 +66,3 @@ func holds(seen ambient.Seen) bool { return seen.InSets && seen.Rules == ambient
 
 // waits reports whether the new agent waits for the pod's turn, and for nothing else.
 func (p *leaving) waits() bool { return p != nil && !p.captured && p.step == ambient.StepAwaitTurn }
-
-// unshare notes that the agent on the node captures the tunnels to the pod, if it was told to.
-func (p *leaving) unshare() {
-	if p.told && !p.shared {
-		p.shared = true
-		close(p.unshared)
-	}
-}

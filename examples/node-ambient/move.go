@@ -31,7 +31,6 @@ type move struct {
 	fork     *fork
 	log      *slog.Logger
 	news     chan struct{} // has a value if there is something to decide
-	ending   chan struct{} // is closed when both agents are to end
 
 	mu       sync.Mutex
 	left     map[string]*leaving // the pods that the former agent has, by UID
@@ -44,11 +43,11 @@ type move struct {
 
 func newMove(from *former, fork *fork, log *slog.Logger) *move {
 	m := &move{
-		toPods: from.mode == ambientconf.ModeNode, fork: fork, log: log, news: make(chan struct{}, 1), ending: make(chan struct{}),
+		toPods: from.mode == ambientconf.ModeNode, fork: fork, log: log, news: make(chan struct{}, 1),
 		left: map[string]*leaving{}, expected: map[string]int{},
 	}
 	for _, uid := range from.pods {
-		m.left[uid] = &leaving{free: slices.Contains(from.both, uid), unshared: make(chan struct{})}
+		m.left[uid] = &leaving{free: slices.Contains(from.both, uid)}
 	}
 	signal(m.news)
 	return m
@@ -180,8 +179,8 @@ func (m *move) see(pod agent.Pod) {
 		m.next.former = append(m.next.former, pod.UID)
 	}
 	p.step = pod.Step
-	if isFine(pod) && !m.toPods {
-		p.unshare()
+	if isFine(pod) && !m.toPods && p.told {
+		p.shared = true
 	}
 	signal(m.news)
 }
@@ -193,31 +192,29 @@ func (m *move) queueLocked(uid string) {
 	}
 }
 
-// seeFormer is told how far the former agent is with a pod. Before the proxy in a pod forgets it,
-// the node has to capture the tunnels that come to the pod.
-func (m *move) seeFormer(pod agent.Pod) {
-	if unshared := m.noteFormer(pod); unshared != nil && pod.Step == ambient.StepWithdraw {
-		select {
-		case <-unshared:
-		case <-m.ending:
-		case <-time.After(unsharePatience):
-			m.log.Warn("new tunnels to a pod may still go to its own proxy, which forgets it", "uid", pod.UID)
-		}
-	}
+// takesTunnels reports whether new tunnels may still go to the proxy in a pod that leaves the form
+// in the pods: until the node captures those, the former agent must not have that proxy forget the
+// pod.
+func (m *move) takesTunnels(uid string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.left[uid]
+	return p != nil && !m.toPods && p.captured && !p.shared && (!p.passed || time.Since(p.passedAt) < unsharePatience)
 }
 
 // unsharePatience is how long the former agent waits for the new one, which has one set to edit.
 const unsharePatience = 5 * time.Second
 
-// noteFormer is seeFormer, and returns for what the former agent has to wait.
-func (m *move) noteFormer(pod agent.Pod) (unshared chan struct{}) {
+// seeFormer is told how far the former agent is with a pod.
+func (m *move) seeFormer(pod agent.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.left[pod.UID]
 	if p == nil {
-		return nil
+		return
 	}
 	m.noteFailure(p, pod)
+	m.warnOfTunnels(p, pod)
 	switch {
 	case pod.Wanted.Enrolled:
 		if !p.shared && p.told && isFine(pod) {
@@ -227,13 +224,17 @@ func (m *move) noteFormer(pod agent.Pod) (unshared chan struct{}) {
 		delete(m.left, pod.UID)
 		m.next.new = append(m.next.new, pod.UID)
 	case pod.Seen.Rules == ambient.DrainingRules && !p.passed:
-		p.passed, m.next.new = true, append(m.next.new, pod.UID)
+		p.passed, p.passedAt, m.next.new = true, time.Now(), append(m.next.new, pod.UID)
 	}
 	signal(m.news)
-	if m.toPods || !p.captured {
-		return nil
+}
+
+// warnOfTunnels warns of a proxy that forgets its pod before the node captures the pod's tunnels.
+// The caller holds mu.
+func (m *move) warnOfTunnels(p *leaving, pod agent.Pod) {
+	if pod.Step == ambient.StepWithdraw && p.captured && !p.shared && !m.toPods {
+		m.log.Warn("new tunnels to a pod may still go to its own proxy, which forgets it", "uid", pod.UID)
 	}
-	return p.unshared
 }
 
 // noteFailure notes why the former agent cannot give up a pod. Other pods need not wait for it: it
@@ -300,10 +301,6 @@ func (m *move) decide() (next orders, done bool) {
 func (m *move) run(ctx context.Context) error {
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	defer context.AfterFunc(working, func() {
-		end(nil) // returns when the agents know that they are to end, so that they take no further step
-		close(m.ending)
-	})()
 	var group sync.WaitGroup
 	group.Go(func() { end(m.fork.run(working)) })
 	group.Go(func() { end(m.to.run(working)) })

@@ -87,6 +87,29 @@ func (m *mover) change(modes []string) {
 	}
 }
 
+// TestMoveLosesNoPacket opens connections between the pods, many at once, while the pods move to
+// the node and back: none fails, and no packet that opens one is sent again, which would take a
+// second. With iptables some would be: it lets no connection begin while it replaces rules.
+func TestMoveLosesNoPacket(t *testing.T) {
+	t.Parallel()
+	m := newMover(t, build(t), choice.NFTables)
+	process := m.begin(ambientconf.ModeInPod)
+	m.awaitCaptured()
+	stop, before := m.rush(), m.sentAgain()
+	for range 3 {
+		for _, mode := range []string{ambientconf.ModeNode, ambientconf.ModeInPod} {
+			process.end()
+			process = m.begin(mode)
+			process.await("nothing of the former is left")
+		}
+	}
+	stop()
+	if again := m.sentAgain() - before; again > 0 {
+		t.Errorf("%d packets were sent again", again)
+	}
+	process.end()
+}
+
 // kill kills the process.
 func (p *process) kill() {
 	p.t.Helper()

@@ -8,15 +8,19 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent"
 	"github.com/meshcni/meshcni/ambient/agent/nodemode"
 	"github.com/meshcni/meshcni/examples/internal/ambientconf"
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/podnetns"
 )
 
@@ -278,9 +282,9 @@ func TestPodThatLeftComesBack(t *testing.T) {
 	}
 }
 
-// TestTunnelsAreUnsharedOnce has a pod lose its turn after the node has taken its tunnels:
-// `unshared` is closed once.
-func TestTunnelsAreUnsharedOnce(t *testing.T) {
+// TestNodeKeepsItsTunnels has a pod lose its turn after the node has taken its tunnels: the former
+// agent does not wait for the node any more.
+func TestNodeKeepsItsTunnels(t *testing.T) {
 	t.Parallel()
 	m := newMoves(t, ambientconf.ModeInPod, 2)
 	m.look("pod-0")
@@ -293,13 +297,60 @@ func TestTunnelsAreUnsharedOnce(t *testing.T) {
 	if m.turn != "" {
 		t.Errorf("%s has the turn, want none", m.turn)
 	}
-	select {
-	case <-m.left["pod-0"].unshared:
-	default:
-		t.Error("the former agent would wait for the node, which has the tunnels")
-	}
 	if !m.left["pod-0"].shared {
 		t.Error("that the node has the tunnels is forgotten")
+	}
+}
+
+// TestTunnelsWhileThePodMoves asks how long the proxy in a pod is kept: until the node captures the
+// pod's tunnels, and no longer than that takes at most.
+func TestTunnelsWhileThePodMoves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoves(t, ambientconf.ModeInPod, 3)
+		for _, uid := range []string{"pod-0", "pod-1"} {
+			m.look(uid)
+			m.settle()
+			m.drains(uid)
+			if !m.takesTunnels(uid) {
+				t.Errorf("the proxy in %s is given up before the node captures its tunnels", uid)
+			}
+			if m.takesTunnels("pod-2") {
+				t.Error("the proxy in a pod that the node does not capture is kept")
+			}
+			if uid == "pod-0" {
+				m.inFormer(uid)
+				m.look(uid)
+			} else {
+				time.Sleep(unsharePatience)
+			}
+			if m.takesTunnels(uid) {
+				t.Errorf("the proxy in %s is kept on", uid)
+			}
+		}
+	})
+}
+
+// TestCapturedInPods tells the pods that their own rules capture from those that leave or wait: the
+// records say so.
+func TestCapturedInPods(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	records := journal.Journal{Directory: dir}
+	for uid, leaving := range map[string]bool{"captured": false, "waits": true} {
+		record := journal.Record{Attachment: journal.Attachment{Network: "ambient", ContainerID: uid, Interface: "pod"}, UID: uid, Leaving: leaving}
+		record.Plan = &interception.Plan{Owner: ambientconf.Owner}
+		if err := records.Write(record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ambient@damaged@pod.json"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := surroundings{options: options{journal: dir}}.capturedInPods()
+	slices.Sort(got)
+	if want := []string{"captured", "damaged"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 }
 

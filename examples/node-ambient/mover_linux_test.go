@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -191,6 +192,55 @@ func (m *mover) load() (stop func()) {
 		cancel()
 		group.Wait()
 	}
+}
+
+// rush opens connections between the pods, one each two milliseconds, until the test calls stop.
+func (m *mover) rush() (stop func()) {
+	m.t.Helper()
+	ctx, cancel := context.WithCancel(m.t.Context())
+	var group sync.WaitGroup
+	group.Go(func() {
+		ticker := time.NewTicker(2 * time.Millisecond)
+		defer ticker.Stop()
+		for i := 0; ctx.Err() == nil; i++ {
+			from, to := m.pods[i%3], m.pods[(i+1+i/3%2)%3]
+			address := to.Addresses[i/6%len(to.Addresses)]
+			group.Go(func() {
+				if _, err := from.Visit(context.WithoutCancel(ctx), "tcp", netip.AddrPortFrom(address, 8080)); err != nil {
+					m.t.Error(err)
+				}
+			})
+			<-ticker.C
+		}
+	})
+	return func() {
+		m.t.Helper()
+		cancel()
+		group.Wait()
+	}
+}
+
+// sentAgain returns how many packets that open a connection, or accept one, were sent again in all
+// places (TCPSynRetrans in linux/snmp.h).
+func (m *mover) sentAgain() (sum int) {
+	m.t.Helper()
+	for _, place := range m.places() {
+		var lines []string
+		if err := namespace.Run(place.Netns.File(), func() error {
+			text, err := os.ReadFile("/proc/thread-self/net/netstat")
+			lines = strings.Split(string(text), "\n")
+			return err
+		}); err != nil {
+			m.t.Fatal(err)
+		}
+		names, values := strings.Fields(lines[0]), strings.Fields(lines[1])
+		number, err := strconv.Atoi(values[slices.Index(names, "TCPSynRetrans")])
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		sum += number
+	}
+	return sum
 }
 
 // echo runs a program in a place that answers all that it is told.

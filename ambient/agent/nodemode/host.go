@@ -43,7 +43,6 @@ type host struct {
 	clashLook clashLook
 	back      map[netip.Addr]string // lost members that are to be put back; the agent's mu guards them
 	began     time.Time             // when the proxies of the state file were looked for first
-	unclashed bool                  // no other program uses the numbers of the plan with a proxy
 	draining  time.Time             // since when everything is to be removed; zero if it is not
 }
 
@@ -151,7 +150,7 @@ func (h *host) restoreNode(ctx context.Context) (lost map[netip.Addr]string, err
 }
 
 // plan returns the plan for the host with these proxies, and the handle that it needs. No other
-// program may use the numbers of the first plan with wires, nor of the first without.
+// program may use the numbers of the first one; those of a proxy that comes later are for mustFit.
 func (h *host) plan(ctx context.Context, proxies []*proxy) (*interception.Netns, *interception.Plan, error) {
 	facts, err := netfacts.Read(h.o.Host)
 	if err == nil {
@@ -170,7 +169,7 @@ func (h *host) plan(ctx context.Context, proxies []*proxy) (*interception.Netns,
 			handle = handle.With(p.Proxy.Namespace, p.netns)
 		}
 	}
-	if h.applied == "" || len(proxies) > 0 && !h.unclashed {
+	if h.applied == "" {
 		alone, err := ambient.NodePlan(all[0], h.o.Numbers, facts, h.o.Owner, all[1:]...)
 		if err == nil {
 			err = h.mustNotClash(ctx, alone)
@@ -178,7 +177,6 @@ func (h *host) plan(ctx context.Context, proxies []*proxy) (*interception.Netns,
 		if err != nil {
 			return nil, nil, err
 		}
-		h.unclashed = len(proxies) > 0
 	}
 	plan, err := ambient.NodePlan(all[0], h.numbers(), facts, h.o.Owner, all[1:]...)
 	return handle, plan, err

@@ -164,9 +164,13 @@ func (a *Agent) observe(e *entry, wanted ambient.Wanted) {
 	}
 	isOwn := amongst(own)
 	others := slices.ContainsFunc(members, func(m netip.Addr) bool { return !isOwn[m] })
-	if e.seen.InSets = len(own) > 0 && len(members) == len(own) && !others; e.seen.InSets {
+	e.seen.InSets = len(own) > 0 && len(members) == len(own) && !others
+	switch {
+	case e.seen.InSets:
 		e.seen.Rules = ambient.PlannedRules
-	} else if len(members) > 0 {
+	case wanted.Held: // there is nothing to prepare: the node's rules capture no pod without members
+		e.seen.Rules = ambient.DrainingRules
+	case len(members) > 0:
 		e.seen.Rules = ambient.OtherRules
 	}
 }
