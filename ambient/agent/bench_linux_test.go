@@ -168,7 +168,7 @@ func BenchmarkObserve(b *testing.B) {
 		}
 	}
 	var took []float64
-	for b.Loop() {
+	for range 9 { // not one or two, as it would be by -benchtime
 		begin := ownCPU(b)
 		for _, pod := range pods {
 			state, err := n.dataplane.Observe(b.Context(), pod.Netns, owner)

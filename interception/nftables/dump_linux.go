@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -119,28 +120,41 @@ func isLiveSet(socket *nfnetlink.Socket, owner interception.Owner, s interceptio
 // attributes are netlink attributes by their types. A reader takes one after the other; what is
 // left at the end is unknown to it.
 type attributes struct {
-	left map[uint16][]byte
+	left []attribute
 	bad  bool // one did not have the requested form
 }
 
+type attribute struct {
+	kind  uint16
+	value []byte
+}
+
 func parseAttributes(data []byte) *attributes {
-	a := &attributes{left: map[uint16][]byte{}}
-	a.bad = nfnetlink.Decode(data, func(d *netlink.AttributeDecoder) { a.left[d.Type()] = d.Bytes() }) != nil
+	a := &attributes{left: make([]attribute, 0, 4)} // most have no more
+	a.bad = nfnetlink.Decode(data, func(d *netlink.AttributeDecoder) { a.left = append(a.left, attribute{d.Type(), d.Bytes()}) }) != nil
 	return a
+}
+
+// at returns where an attribute is among those that are left; -1 if it is missing.
+func (a *attributes) at(kind uint16) int {
+	return slices.IndexFunc(a.left, func(one attribute) bool { return one.kind == kind })
 }
 
 // whole reports whether every attribute was taken, and had the requested form.
 func (a *attributes) whole() bool { return !a.bad && len(a.left) == 0 }
 
 func (a *attributes) has(kind uint16) bool {
-	_, ok := a.left[kind]
-	return ok
+	return a.at(kind) >= 0
 }
 
 // take returns an attribute's value; nil when the attribute is missing.
 func (a *attributes) take(kind uint16) []byte {
-	value := a.left[kind]
-	delete(a.left, kind)
+	at := a.at(kind)
+	if at < 0 {
+		return nil
+	}
+	value := a.left[at].value
+	a.left = slices.Delete(a.left, at, at+1)
 	return value
 }
 

@@ -34,6 +34,7 @@ type value struct {
 // the registers in place of their contents. What it does not fully understand is an error; match
 // then has what was understood before.
 type reading struct {
+	followers map[string]func(*reading, *attributes) error
 	set       func(name string) (*kernelSet, bool)
 	named     func(set *kernelSet) (planSet, bool) // finds the plan's set for a set; nil in other programs' tables
 	family    interception.Family                  // of the packets that get this far, if known
@@ -82,7 +83,7 @@ func (r *reading) decode(expressions []expression) (rest []expression) {
 // rule returns the decoded rule. Its action is [interception.Opaque] when a part was not
 // understood, or when the rule does nothing.
 func (t *kernelTable) rule(k kernelRule, named func(*kernelSet) (planSet, bool)) interception.Rule {
-	r := reading{set: t.set, named: named}
+	r := reading{followers: followers(), set: t.set, named: named}
 	switch t.family {
 	case unix.NFPROTO_IPV4:
 		r.family = interception.IPv4
@@ -122,7 +123,7 @@ func (r *reading) settled() bool {
 // step follows one expression, or both where two make one condition.
 func (r *reading) step(e []expression) (n int, err error) {
 	name, a := e[0].name, parseAttributes(e[0].data)
-	follow, known := followers()[name]
+	follow, known := r.followers[name]
 	switch {
 	case name == "counter": // decides nothing
 		return 1, nil
