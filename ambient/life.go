@@ -19,12 +19,17 @@ type Wanted struct {
 	// start while the API server is away. What the pod had is restored, and its status annotation
 	// stays as it is.
 	Kept bool
-	// Held, beside Enrolled, reports that another form still captures the pod, and gives its pods up
-	// one at a time, and that it is not this pod's turn. The agent makes ready what serves the pod,
-	// and captures nothing yet, even with Closed. Without Enrolled, it reports that tunnels of other
-	// proxies may still come to the pod's own, past the draining rules: that proxy serves the pod as
-	// long as they may.
-	Held bool
+	// Held is the step beyond which the pod must not go yet, while its node changes the form of
+	// capture with an agent for each form; empty if there is none. Pods move one at a time.
+	//   - StepAwaitTurn, beside Enrolled: the other form captures the pod, and it is not this pod's
+	//     turn. The agent makes ready what serves the pod, and captures nothing yet, even with
+	//     Closed.
+	//   - StepPrepare, beside Enrolled: it is the pod's turn, and tunnels of other proxies are about
+	//     to go to the pod's own. The agent applies rules that capture nothing, with which that
+	//     proxy can serve tunnels.
+	//   - StepAwaitDrained, without Enrolled: tunnels may still go to the pod's own proxy, which
+	//     serves the pod as long as they may.
+	Held Step
 	// Gone reports that the pod does not exist any more. Its namespace ends without help, and the
 	// API server has no object to annotate.
 	Gone bool
@@ -127,8 +132,8 @@ const (
 	StepTell Step = "tell"
 	// StepAwaitProxy waits until the proxy's listeners are in the namespace.
 	StepAwaitProxy Step = "await-proxy"
-	// StepPrepare applies the draining plan ([interception.Plan.Draining]) to a pod that is captured
-	// in another form, so that the pod's own proxy can serve what comes to it by itself.
+	// StepPrepare applies the draining plan ([interception.Plan.Draining]) to a pod that may not be
+	// captured yet. It waits then, at StepAwaitTurn.
 	StepPrepare Step = "prepare"
 	// StepAwaitTurn waits until a pod that is captured in another form may move to this one.
 	StepAwaitTurn Step = "await-turn"
@@ -169,14 +174,14 @@ func (s Step) Waits() bool {
 // the rules already stays captured while no proxy serves it, and so does every pod with
 // Wanted.Closed: its connections are refused, and its status says "pending". A proxy that has lost
 // the pod's listeners is told to forget the pod, and then told of it anew. With Wanted.Kept the
-// same steps are taken but those that write the status. With Wanted.Held the agent applies rules
-// that capture nothing, and waits before the first step that captures the pod.
+// same steps are taken but those that write the status. With Wanted.Held the agent waits before the
+// first step that captures the pod.
 //
 // No program runs in a new pod before the pod is as wanted. The agent may therefore enter it and
 // apply its rules while the proxy is at work on it.
 //
 // To withdraw a pod, the agent lets new connections go direct and waits for the end of those that
-// the proxy has, and with Wanted.Held for the end of that. Then the proxy forgets the pod, and the
+// the proxy has, and as long as Wanted.Held has it wait. Then the proxy forgets the pod, and the
 // agent removes the rules. It keeps the namespace open until they are gone. If the kernel refuses
 // to let new connections go direct for as long as the agent would wait, it removes the rules first.
 func Next(wanted Wanted, seen Seen) []Step {
@@ -211,7 +216,7 @@ func (s Seen) enrol(w Wanted) Step {
 		return StepOpen
 	case s.Proxy == ProxyServes:
 		return cmp.Or(s.capture(w), s.report(w, StatusEnabled, StepEnabled))
-	case w.Closed && !w.Held:
+	case w.Closed && w.Held == "":
 		return cmp.Or(s.report(w, StatusPending, StepPending), s.capture(w), s.serve())
 	case s.captures():
 		return cmp.Or(s.report(w, StatusPending, StepPending), s.serve())
@@ -237,17 +242,16 @@ func (s Seen) serve() Step {
 // capture makes the kernel capture the pod's connections, when it is the pod's turn.
 func (s Seen) capture(w Wanted) Step {
 	switch {
-	case w.Held && (!s.InSets || s.Rules != PlannedRules):
-		if s.Rules == NoRules || s.Rules == OtherRules {
-			return StepPrepare
-		}
+	case s.InSets && s.Rules == PlannedRules:
+		return ""
+	case w.Held == StepPrepare && (s.Rules == NoRules || s.Rules == OtherRules):
+		return StepPrepare
+	case w.Held != "":
 		return StepAwaitTurn
 	case !s.InSets:
 		return StepEnter
-	case s.Rules != PlannedRules:
-		return StepApply
 	}
-	return ""
+	return StepApply
 }
 
 // report has the status written, unless the annotation that the pod has is not known.
@@ -278,7 +282,7 @@ func (s Seen) withdraw(w Wanted) Step {
 
 // drains reports whether the proxy has, or may get, connections of a pod with draining rules.
 func (s Seen) drains(w Wanted) bool {
-	return s.Rules == DrainingRules && s.Proxy != ProxyUntold && (!s.Drained || w.Held)
+	return s.Rules == DrainingRules && s.Proxy != ProxyUntold && (!s.Drained || w.Held == StepAwaitDrained)
 }
 
 // forget ends what the node holds for a pod that is gone.

@@ -36,7 +36,7 @@ func TestNext(t *testing.T) {
 		"not wanted":         {Wanted{}, enrolled, []Step{StepDrain, StepAwaitDrained}},
 		"cannot be drained":  {Wanted{}, with(enrolled, func(s *Seen) { s.Undrainable = true }), []Step{StepRemove, StepWithdraw, StepLeave, StepClear, StepClose}},
 		"drained":            {Wanted{}, with(enrolled, func(s *Seen) { s.Rules, s.Drained = DrainingRules, true }), []Step{StepWithdraw, StepRemove, StepLeave, StepClear, StepClose}},
-		"tunnels may come":   {Wanted{Held: true}, with(enrolled, func(s *Seen) { s.Rules, s.Drained = DrainingRules, true }), []Step{StepAwaitDrained}},
+		"tunnels may come":   {Wanted{Held: StepAwaitDrained}, with(enrolled, func(s *Seen) { s.Rules, s.Drained = DrainingRules, true }), []Step{StepAwaitDrained}},
 		"nobody serves it":   {Wanted{}, with(enrolled, func(s *Seen) { s.Proxy = ProxyUntold }), []Step{StepRemove, StepLeave, StepClear, StepClose}},
 		"journal says rules": {Wanted{}, Seen{Rules: OtherRules}, []Step{StepOpen, StepRemove, StepClose}},
 		"gone":               {Wanted{Gone: true, Enrolled: true}, enrolled, []Step{StepWithdraw, StepLeave, StepClose}},
@@ -44,13 +44,14 @@ func TestNext(t *testing.T) {
 		"kept, restarted":    {Wanted{Enrolled: true, Kept: true}, Seen{Rules: OtherRules, InSets: true}, []Step{StepOpen, StepTell, StepAwaitProxy}},
 		"kept, flushed":      {Wanted{Enrolled: true, Kept: true}, Seen{Open: true, Proxy: ProxyServes}, []Step{StepEnter, StepApply}},
 		"kept, closed":       {Wanted{Enrolled: true, Kept: true, Closed: true}, Seen{Open: true}, []Step{StepEnter, StepApply, StepTell, StepAwaitProxy}},
-		"held":               {Wanted{Enrolled: true, Held: true}, Seen{}, []Step{StepOpen, StepTell, StepAwaitProxy}},
-		"held, served":       {Wanted{Enrolled: true, Held: true}, Seen{Open: true, Proxy: ProxyServes, Status: StatusEnabled}, []Step{StepPrepare, StepAwaitTurn}},
-		"held, prepared":     {Wanted{Enrolled: true, Held: true}, Seen{Open: true, Proxy: ProxyServes, Rules: DrainingRules}, []Step{StepAwaitTurn}},
-		"its turn":           {Wanted{Enrolled: true}, Seen{Open: true, Proxy: ProxyServes, Rules: DrainingRules}, []Step{StepEnter, StepApply, StepEnabled}},
-		"held, closed":       {Wanted{Enrolled: true, Held: true, Closed: true}, Seen{Open: true}, []Step{StepTell, StepAwaitProxy}},
-		"held, half":         {Wanted{Enrolled: true, Held: true}, Seen{Open: true, Proxy: ProxyServes, InSets: true}, []Step{StepPrepare, StepAwaitTurn}},
-		"held, captured":     {Wanted{Enrolled: true, Held: true}, with(enrolled, func(s *Seen) { s.Status = NoStatus }), []Step{StepEnabled}},
+		"held":               {Wanted{Enrolled: true, Held: StepAwaitTurn}, Seen{}, []Step{StepOpen, StepTell, StepAwaitProxy}},
+		"held, served":       {Wanted{Enrolled: true, Held: StepAwaitTurn}, Seen{Open: true, Proxy: ProxyServes, Status: StatusEnabled}, []Step{StepAwaitTurn}},
+		"held, closed":       {Wanted{Enrolled: true, Held: StepAwaitTurn, Closed: true}, Seen{Open: true}, []Step{StepTell, StepAwaitProxy}},
+		"held, half":         {Wanted{Enrolled: true, Held: StepAwaitTurn}, Seen{Open: true, Proxy: ProxyServes, InSets: true}, []Step{StepAwaitTurn}},
+		"held, captured":     {Wanted{Enrolled: true, Held: StepAwaitTurn}, with(enrolled, func(s *Seen) { s.Status = NoStatus }), []Step{StepEnabled}},
+		"turn":               {Wanted{Enrolled: true, Held: StepPrepare}, Seen{Open: true, Proxy: ProxyServes}, []Step{StepPrepare, StepAwaitTurn}},
+		"turn, prepared":     {Wanted{Enrolled: true, Held: StepPrepare}, Seen{Open: true, Proxy: ProxyServes, Rules: DrainingRules}, []Step{StepAwaitTurn}},
+		"prepared":           {Wanted{Enrolled: true}, Seen{Open: true, Proxy: ProxyServes, Rules: DrainingRules}, []Step{StepEnter, StepApply, StepEnabled}},
 		"never met":          {Wanted{}, Seen{}, nil},
 	} {
 		if got := Next(test.wanted, test.seen); !slices.Equal(got, test.want) {
@@ -81,11 +82,46 @@ func everySeen() (all []Seen) {
 	return all
 }
 
-var everyWanted = []Wanted{{}, {Enrolled: true}, {Enrolled: true, Closed: true}, {Enrolled: true, Kept: true}, {Enrolled: true, Kept: true, Closed: true}, {Gone: true}}
+var everyWanted = []Wanted{
+	{},
+	{Gone: true},
+	{Enrolled: true},
+	{Enrolled: true, Closed: true},
+	{Enrolled: true, Kept: true},
+	{Enrolled: true, Kept: true, Closed: true},
+	{Held: StepAwaitDrained},
+	{Enrolled: true, Held: StepAwaitTurn},
+	{Enrolled: true, Held: StepPrepare},
+	{Enrolled: true, Closed: true, Held: StepAwaitTurn},
+	{Enrolled: true, Closed: true, Held: StepPrepare},
+}
+
+// left returns the steps that can be taken: a pod that is held waits at last, for something else
+// than steps.
+func left(w Wanted, s Seen) []Step {
+	steps := Next(w, s)
+	if n := len(steps); n > 0 && (steps[n-1] == StepAwaitTurn || steps[n-1] == StepAwaitDrained && s.Drained) {
+		return steps[:n-1]
+	}
+	return steps
+}
+
+// waits reports whether nothing is left to do but to wait for what holds a pod.
+func waits(w Wanted, s Seen) bool {
+	switch {
+	case w.Held == "":
+		return false
+	case w.Enrolled:
+		return s.Open && s.Proxy == ProxyServes && (w.Held == StepAwaitTurn || s.Rules == DrainingRules || s.Rules == PlannedRules)
+	}
+	return s.Open && s.Proxy != ProxyUntold && s.Rules == DrainingRules && s.Drained
+}
 
 // reached reports whether nothing is left to do.
 func reached(w Wanted, s Seen) bool {
 	switch {
+	case waits(w, s):
+		return true
 	case w.Gone:
 		return !s.Open && s.Proxy == ProxyUntold && !s.InSets
 	case w.Enrolled:
@@ -102,7 +138,7 @@ func TestNextConverges(t *testing.T) {
 		for _, from := range everySeen() {
 			seen := from
 			var taken []Step
-			for steps := Next(wanted, seen); len(steps) > 0; steps = Next(wanted, seen) {
+			for steps := left(wanted, seen); len(steps) > 0; steps = left(wanted, seen) {
 				for _, step := range steps {
 					if slices.Contains(taken, step) {
 						t.Fatalf("%+v from %+v: %s is repeated after %v", wanted, from, step, taken)
@@ -129,23 +165,29 @@ func judge(wanted Wanted, seen Seen, step Step) string {
 		return "changes nothing"
 	case wanted.Kept && seen.After(step).Status != seen.Status:
 		return "writes a status that is not known"
-	case step == StepApply:
-		return judgeApply(wanted, seen)
+	case step == StepPrepare, step == StepEnter, step == StepApply:
+		return judgeCapture(wanted, seen, step)
 	case step == StepEnabled && (!serves || seen.Rules != PlannedRules):
 		return "claims too much"
 	case step == StepWithdraw && !wanted.Gone && seen.Proxy != ProxyLost && (seen.Rules == PlannedRules || seen.Rules == OtherRules):
 		return "cuts off a pod that is still captured"
 	case step == StepClose && seen.Rules != NoRules && !wanted.Gone:
 		return "loses the way to the rules"
-	case !seen.Open && slices.Contains([]Step{StepTell, StepDrain, StepRemove}, step):
+	case !seen.Open && slices.Contains([]Step{StepTell, StepPrepare, StepDrain, StepRemove}, step):
 		return "needs the namespace"
 	}
 	return ""
 }
 
-func judgeApply(wanted Wanted, seen Seen) string {
+func judgeCapture(wanted Wanted, seen Seen, step Step) string {
 	serves := seen.Proxy == ProxyServes
 	switch {
+	case step != StepPrepare && wanted.Held != "":
+		return "captures a pod that is held"
+	case step == StepPrepare && (wanted.Held != StepPrepare || !wanted.Enrolled || !serves || seen.Rules == PlannedRules):
+		return "prepares a pod without need"
+	case step != StepApply:
+		return ""
 	case !seen.Open:
 		return "needs the namespace"
 	case !seen.InSets:
@@ -166,7 +208,7 @@ func TestNextOverHistories(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 18))
 		wanted, seen, history := everyWanted[r.IntN(len(everyWanted))], Seen{}, ""
 		for range 60 {
-			for _, step := range Next(wanted, seen) {
+			for _, step := range left(wanted, seen) {
 				if fault := judge(wanted, seen, step); fault != "" {
 					t.Fatalf("seed %d:%s: %s %s", seed, history, step, fault)
 				}
@@ -187,7 +229,7 @@ func TestNextOverHistories(t *testing.T) {
 				history += fmt.Sprintf(" %+v", wanted)
 			}
 		}
-		for steps := Next(wanted, seen); len(steps) > 0; steps = Next(wanted, seen) {
+		for steps := left(wanted, seen); len(steps) > 0; steps = left(wanted, seen) {
 			for _, step := range steps {
 				seen = seen.After(step)
 			}

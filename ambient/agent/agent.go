@@ -120,11 +120,11 @@ type Options struct {
 	// removed ([ErrUpstream]), and with nil when they can again. The agent goes on trying by itself.
 	// It may be nil.
 	ObserveHost func(error)
-	// Held reports whether a pod, by its UID, is captured in another form of capture, and has to wait
-	// for its turn to be captured in this one ([ambient.Wanted].Held). A retiring agent asks it about
-	// pods that leave, too: whether tunnels may still come to the pod's own proxy. It must not wait,
-	// and not call the agent. [Agent.Look] tells of a change. If nil, no pod is held.
-	Held func(uid string) bool
+	// Held returns the step beyond which a pod, by its UID, must not go yet, while its node changes
+	// the form of capture ([ambient.Wanted].Held). A retiring agent asks it about pods that leave,
+	// and another one about pods that are to be captured. It must not wait, and not call the agent.
+	// [Agent.Look] tells of a change. If nil, no pod is held.
+	Held func(uid string) ambient.Step
 	// Retiring makes the agent keep the pods of its journal, as long as they are to be in the mesh,
 	// and enrol no other. Another form of capture takes the pods over, and the caller withdraws each
 	// pod that has moved.

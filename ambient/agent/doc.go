@@ -35,8 +35,8 @@
 // record says ([ambient.Wanted].Kept): it restores rules and members that other programs have
 // removed, and tells a new proxy of the pod. It takes no pod out of the mesh, and writes no status.
 // Before the first step by which a pod leaves the mesh, its record is marked
-// ([journal.Record].Leaving). Such a pod stays as it is until the feed tells, and so does one with
-// a damaged record.
+// ([journal.Record].Leaving), and so is that of a pod with rules that capture nothing yet. Such a
+// pod stays as it is until the feed tells, and so does one with a damaged record.
 //
 // Without any record the agent serves the proxy only when the feed is complete: a proxy that comes
 // from another agent goes on with its pods, because it is told of them before it is told that these

@@ -78,7 +78,7 @@ func (w *worker) lastAddresses(ctx context.Context) ([]netip.Addr, error) {
 func (w *worker) look(ctx context.Context, wanted ambient.Wanted) (err error) {
 	w.seen.Open = w.namespace != nil
 	if wanted.Enrolled {
-		w.seen.Undrainable, w.undrained = false, time.Time{}
+		w.seen.Undrainable, w.undrained, w.draining = false, time.Time{}, time.Time{}
 	}
 	if err := w.bounded(ctx, func() error { return w.lookAtRules(ctx, wanted) }); err != nil {
 		return err

@@ -81,7 +81,7 @@ type notes struct {
 	account   string
 	runtime   string       // the UID by which the node knows the pod
 	addresses []netip.Addr // sorted
-	leaving   bool         // the pod is on its way out of the mesh
+	leaving   bool         // the pod is on its way out of the mesh, or not captured yet ([ambient.StepPrepare])
 }
 
 func (n notes) equal(other notes) bool {

@@ -82,9 +82,8 @@ func TestRetiringKeepsTheProxy(t *testing.T) {
 	n.feed <- told(object("a"))
 	n.awaitStatus(first, "a", ambient.StatusEnabled)
 	end()
-	var held atomic.Bool
-	held.Store(true)
-	n.options.Retiring, n.options.Held = true, func(string) bool { return held.Load() }
+	held := n.hold(ambient.StepAwaitDrained)
+	n.options.Retiring = true
 	a, _ := n.run()
 	n.feed <- told(optedOut("a"))
 	n.awaitPods(a, "that the pod has drained, and waits", func(pods []Pod) bool {
@@ -93,7 +92,7 @@ func TestRetiringKeepsTheProxy(t *testing.T) {
 	if !n.served(pod) {
 		t.Error("the proxy has forgotten the pod")
 	}
-	held.Store(false)
+	held.Store(ambient.Step(""))
 	n.awaitRest(a)
 	if n.served(pod) || n.captured(pod) {
 		t.Error("the pod is served, or has rules")
@@ -101,22 +100,28 @@ func TestRetiringKeepsTheProxy(t *testing.T) {
 }
 
 // TestHeldPodWaits has a pod that another form of capture has: the proxy serves it, it gets rules
-// that capture nothing, and it is captured when it is its turn.
+// that capture nothing in its turn, and is captured once the tunnels to it go to that proxy.
 func TestHeldPodWaits(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	pod := n.pod("a")
-	var held atomic.Bool
-	held.Store(true)
-	n.options.Held = func(string) bool { return held.Load() }
+	held := n.hold(ambient.StepAwaitTurn)
 	a, _ := n.run()
 	n.proxy()
 	n.feed <- told(object("a"))
 	n.awaitPods(a, "that the pod waits for its turn", func(pods []Pod) bool {
 		return slices.ContainsFunc(pods, func(p Pod) bool { return p.Step == ambient.StepAwaitTurn && p.Seen.Proxy == ambient.ProxyServes })
 	})
+	if n.captured(pod) || len(n.members()) > 0 {
+		t.Errorf("a pod that is held is captured, or has the members %v", n.members())
+	}
+	held.Store(ambient.StepPrepare)
+	a.Look("a")
+	n.awaitPods(a, "that the pod is prepared", func(pods []Pod) bool {
+		return slices.ContainsFunc(pods, func(p Pod) bool { return p.Step == ambient.StepAwaitTurn && p.Seen.Rules == ambient.DrainingRules })
+	})
 	n.expectPrepared(pod)
-	held.Store(false)
+	held.Store(ambient.Step(""))
 	a.Look("a")
 	n.awaitStatus(a, "a", ambient.StatusEnabled)
 	n.connect(pod, 1)
@@ -128,9 +133,7 @@ func TestHeldNewPodWaits(t *testing.T) {
 	n := newNode(t)
 	pod := n.pod("a")
 	delete(n.paths, "a")
-	var held atomic.Bool
-	held.Store(true)
-	n.options.Held = func(string) bool { return held.Load() }
+	held := n.hold(ambient.StepAwaitTurn)
 	a, _ := n.run()
 	n.proxy()
 	n.feed <- told(object("a"))
@@ -139,8 +142,16 @@ func TestHeldNewPodWaits(t *testing.T) {
 	n.awaitPods(a, "that the pod waits for its turn", func(pods []Pod) bool {
 		return len(pods) == 1 && pods[0].Step == ambient.StepAwaitTurn
 	})
+	if n.captured(pod) || len(n.members()) > 0 {
+		t.Errorf("a pod that is held is captured, or has the members %v", n.members())
+	}
+	held.Store(ambient.StepPrepare)
+	a.Look("a")
+	n.awaitPods(a, "that the pod is prepared", func(pods []Pod) bool {
+		return slices.ContainsFunc(pods, func(p Pod) bool { return p.Step == ambient.StepAwaitTurn && p.Seen.Rules == ambient.DrainingRules })
+	})
 	n.expectPrepared(pod)
-	held.Store(false)
+	held.Store(ambient.Step(""))
 	a.Look("a")
 	if err := <-answer; err != nil {
 		t.Error(err)
@@ -157,4 +168,15 @@ func (n *node) expectPrepared(pod *dataplanetest.Pod) {
 			drifts, n.members(), record.Leaving)
 	}
 	n.connect(pod, 0)
+}
+
+// hold has the agent's pods wait, until the test stores something else.
+func (n *node) hold(what ambient.Step) *atomic.Value {
+	held := new(atomic.Value)
+	held.Store(what)
+	n.options.Held = func(string) ambient.Step {
+		now, _ := held.Load().(ambient.Step)
+		return now
+	}
+	return held
 }

@@ -251,7 +251,7 @@ func (w *worker) tell(ctx context.Context, alert <-chan struct{}) error {
 		w.set, w.told = true, true
 	}
 	var ahead error
-	if w.fresh && !w.current().Wanted.Held {
+	if w.fresh && w.current().Wanted.Held == "" {
 		w.enterAhead(ctx)
 		ahead = w.applyAhead(ctx)
 	}

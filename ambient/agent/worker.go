@@ -312,7 +312,7 @@ func (w *worker) pass(ctx context.Context, alert <-chan struct{}) (pause time.Du
 
 // learn returns what is wanted of the pod, and whether that is known: by the feed or, as long as it
 // has not told of the pod, by the record. A retiring agent wants no pod without a record, nor one
-// that it was withdrawing when it ended.
+// that was not captured, or was withdrawn, when an agent ended.
 func (w *worker) learn() (wanted ambient.Wanted, known bool) {
 	wanted, pod, known := w.agent.wanted(w.uid)
 	if known && pod.UID != "" {
@@ -324,8 +324,9 @@ func (w *worker) learn() (wanted ambient.Wanted, known bool) {
 	if wanted.Enrolled && w.agent.options.Retiring {
 		wanted.Enrolled = w.recorded && !w.noted.leaving
 	}
-	o := &w.agent.options
-	wanted.Held = wanted.Enrolled != o.Retiring && o.Held != nil && o.Held(w.uid)
+	if o := &w.agent.options; o.Held != nil && wanted.Enrolled != o.Retiring {
+		wanted.Held = o.Held(w.uid)
+	}
 	return wanted, known
 }
 

@@ -34,9 +34,9 @@ type part struct {
 	annotator   agent.Annotator
 	observe     func(agent.Pod)
 	observeHost func(error)
-	held        func(uid string) bool // nil if no pod is
-	inPod       func(uid string) bool // for the agent on the node; nil if no pod is
-	retiring    bool                  // it is the agent of the former form
+	held        func(uid string) ambient.Step // nil if no pod is
+	inPod       func(uid string) bool         // for the agent on the node; nil if no pod is
+	retiring    bool                          // it is the agent of the former form
 }
 
 // formAgent is the agent of a form of capture.
@@ -105,7 +105,7 @@ func (s surroundings) open(ctx context.Context, pods *feed.Client, drain drainTi
 	m, hosts := newMove(former, newFork(pods), s.log), &hostErrors{tell: s.observeHost}
 	m.from, err = former.open(ctx, part{
 		feed: m.fork.branches[1], annotator: silent{}, observe: m.seeFormer, observeHost: hosts.of(1), retiring: true,
-		inPod: m.inNew, held: m.takesTunnels,
+		inPod: m.inNew, held: m.heldInFormer,
 	})
 	if err != nil {
 		return formAgent{}, fmt.Errorf("%w: open the agent of mode %q, in which they are: %w", errOtherForm, former.mode, err)

@@ -31,6 +31,7 @@ type leaving struct {
 	// answer has changed. That agent has obeyed when it tells of the pod after that, which sets
 	// shared. With toPods the node then leaves the tunnels alone, and otherwise it captures them.
 	told, shared bool
+	prepared     bool // with toPods: it has rules with which the proxy in the pod can serve tunnels
 
 	step ambient.Step // what the new agent told last
 }

@@ -53,14 +53,20 @@ func newMove(from *former, fork *fork, log *slog.Logger) *move {
 	return m
 }
 
-// held reports whether the new agent must not capture a pod yet. One that is on its way already, or
-// has lost the former capture, does not wait.
-func (m *move) held(uid string) bool {
+// held returns how far the new agent may go with a pod before it captures it. One that is on its
+// way already, or has lost the former capture, does not wait.
+func (m *move) held(uid string) ambient.Step {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := m.left[uid]
-	waits := p != nil && !p.free && !p.captured && !p.passed
-	return waits && (m.turn != uid || m.toPods && !p.shared)
+	switch p := m.left[uid]; {
+	case p == nil || p.free || p.captured || p.passed:
+		return ""
+	case m.turn != uid:
+		return ambient.StepAwaitTurn
+	case m.toPods && !p.shared:
+		return ambient.StepPrepare
+	}
+	return ""
 }
 
 // inFormer reports whether the proxy in a pod takes its new connections, where the pods move to the
@@ -82,7 +88,7 @@ func (m *move) inNew(uid string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.left[uid]
-	if p == nil || !p.free && !p.captured && m.turn != uid {
+	if p == nil || !p.free && !p.captured && (m.turn != uid || !p.prepared) {
 		return false
 	}
 	p.told = true
@@ -168,38 +174,50 @@ func (m *move) see(pod agent.Pod) {
 	}
 	switch {
 	case pod.Step == ambient.StepAwaitTurn:
-		m.queueLocked(pod.UID)
+		m.awaitTurnLocked(pod, p)
 	case isCaptured(pod):
 		p.captured = true
 	case m.turn == pod.UID && !p.captured && p.hasFailed(pod):
-		m.turn = "" // the pod stays in the former form, and others go on
-		if m.toPods {
-			p.told, p.shared = false, false
-		}
-		m.next.former = append(m.next.former, pod.UID)
+		m.giveUpTurnLocked(pod.UID, p)
 	}
 	p.step = pod.Step
-	if isFine(pod) && !m.toPods && p.told {
+	if isFine(pod) && !m.toPods && (p.told || !pod.Wanted.Enrolled) { // a pod that the node lets go is not shared, either
 		p.shared = true
 	}
 	signal(m.news)
 }
 
-// queueLocked has a pod wait for its turn, unless it does already. The caller holds mu.
-func (m *move) queueLocked(uid string) {
-	if m.turn != uid && !slices.Contains(m.queue, uid) {
-		m.queue = append(m.queue, uid)
+// awaitTurnLocked has a pod wait for its turn or, if it is that pod's, for its tunnels: the former
+// agent leaves those alone once the proxy in the pod can serve them. The caller holds mu.
+func (m *move) awaitTurnLocked(pod agent.Pod, p *leaving) {
+	hasRules := pod.Seen.Rules == ambient.DrainingRules || pod.Seen.Rules == ambient.PlannedRules
+	switch {
+	case m.turn != pod.UID && !slices.Contains(m.queue, pod.UID):
+		m.queue = append(m.queue, pod.UID)
+	case m.turn == pod.UID && m.toPods && hasRules && !p.prepared:
+		p.prepared, m.next.former = true, append(m.next.former, pod.UID)
 	}
 }
 
-// takesTunnels reports whether new tunnels may still go to the proxy in a pod that leaves the form
-// in the pods: until the node captures those, the former agent must not have that proxy forget the
-// pod.
-func (m *move) takesTunnels(uid string) bool {
+// giveUpTurnLocked lets a pod stay in the former form, so that others go on. The caller holds mu.
+func (m *move) giveUpTurnLocked(uid string, p *leaving) {
+	m.turn = ""
+	if m.toPods {
+		p.told, p.shared, p.prepared = false, false, false
+	}
+	m.next.former = append(m.next.former, uid)
+}
+
+// heldInFormer returns what the former agent waits for with a pod that leaves the form in the pods:
+// until the node captures new tunnels to the pod, the proxy in the pod must not forget it.
+func (m *move) heldInFormer(uid string) ambient.Step {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.left[uid]
-	return p != nil && !m.toPods && p.captured && !p.shared && (!p.passed || time.Since(p.passedAt) < unsharePatience)
+	if p != nil && !m.toPods && p.captured && !p.shared && (!p.passed || time.Since(p.passedAt) < unsharePatience) {
+		return ambient.StepAwaitDrained
+	}
+	return ""
 }
 
 // unsharePatience is how long the former agent waits for the new one, which has one set to edit.
@@ -223,7 +241,7 @@ func (m *move) seeFormer(pod agent.Pod) {
 	case pod.Step == "" && pod.Err == nil:
 		delete(m.left, pod.UID)
 		m.next.new = append(m.next.new, pod.UID)
-	case pod.Seen.Rules == ambient.DrainingRules && !p.passed:
+	case !m.toPods && !p.passed && (pod.Seen.Rules == ambient.DrainingRules || pod.Seen.Rules == ambient.NoRules):
 		p.passed, p.passedAt, m.next.new = true, time.Now(), append(m.next.new, pod.UID)
 	}
 	signal(m.news)
@@ -232,7 +250,7 @@ func (m *move) seeFormer(pod agent.Pod) {
 // warnOfTunnels warns of a proxy that forgets its pod before the node captures the pod's tunnels.
 // The caller holds mu.
 func (m *move) warnOfTunnels(p *leaving, pod agent.Pod) {
-	if pod.Step == ambient.StepWithdraw && p.captured && !p.shared && !m.toPods {
+	if pod.Step == ambient.StepWithdraw && p.captured && !p.shared && !m.toPods && !pod.Wanted.Enrolled && !pod.Wanted.Gone {
 		m.log.Warn("new tunnels to a pod may still go to its own proxy, which forgets it", "uid", pod.UID)
 	}
 }
@@ -254,16 +272,6 @@ func (m *move) gone(uid string) {
 	delete(m.left, uid)
 	m.next.new = append(m.next.new, uid)
 	signal(m.news)
-}
-
-// turnLocked has a pod looked at that may be captured in the new form. The form in the pods waits
-// until the former agent knows. The caller holds mu.
-func (m *move) turnLocked(uid string) {
-	if m.toPods {
-		m.next.former = append(m.next.former, uid)
-	} else {
-		m.next.new = append(m.next.new, uid)
-	}
 }
 
 // orders are the pods that the agents have to do something with.
@@ -289,7 +297,7 @@ func (m *move) decide() (next orders, done bool) {
 		m.queue = slices.DeleteFunc(m.queue, func(uid string) bool { return !m.left[uid].waits() })
 		if len(m.queue) > 0 {
 			m.turn, m.queue = m.queue[0], m.queue[1:]
-			m.turnLocked(m.turn)
+			m.next.new = append(m.next.new, m.turn)
 		}
 	}
 	next, m.next = m.next, orders{}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,8 +68,11 @@ func (m *moves) look(uid string) {
 		UID: uid, Namespace: "shop", Name: uid, Wanted: ambient.Wanted{Enrolled: true}, Seen: ambient.Seen{Proxy: ambient.ProxyServes}, Err: m.lack,
 	}
 	switch {
-	case !m.captured[uid] && m.held(uid):
+	case !m.captured[uid] && m.waits(uid):
 		pod.Step = ambient.StepAwaitTurn
+		if m.held(uid) == ambient.StepPrepare {
+			pod.Seen.Rules = ambient.DrainingRules
+		}
 	case m.refused[uid]:
 		pod.Step = ambient.StepEnter
 		m.see(pod)
@@ -88,6 +92,9 @@ func (m *moves) look(uid string) {
 		m.t.Errorf("%d pods are between both forms", between)
 	}
 }
+
+// waits reports whether the new agent must not capture a pod yet.
+func (m *moves) waits(uid string) bool { return m.held(uid) != "" }
 
 // settle decides and obeys until nothing more is decided. It returns the pods that the former agent
 // was asked to withdraw, and whether all is done.
@@ -226,7 +233,7 @@ func TestMoveWithoutTheNewProxy(t *testing.T) {
 	}
 	next, _ := m.decide()
 	for _, uid := range all {
-		if !m.held(uid) {
+		if !m.waits(uid) {
 			t.Errorf("%s may be captured without a proxy; next is %+v", uid, next)
 		}
 	}
@@ -277,7 +284,7 @@ func TestPodThatLeftComesBack(t *testing.T) {
 	m.look("pod-0")
 	m.settle()
 	m.drains("pod-1")
-	if m.held("pod-1") {
+	if m.waits("pod-1") {
 		t.Error("it waits for its turn")
 	}
 }
@@ -312,10 +319,10 @@ func TestTunnelsWhileThePodMoves(t *testing.T) {
 			m.look(uid)
 			m.settle()
 			m.drains(uid)
-			if !m.takesTunnels(uid) {
+			if m.heldInFormer(uid) != ambient.StepAwaitDrained {
 				t.Errorf("the proxy in %s is given up before the node captures its tunnels", uid)
 			}
-			if m.takesTunnels("pod-2") {
+			if m.heldInFormer("pod-2") != "" {
 				t.Error("the proxy in a pod that the node does not capture is kept")
 			}
 			if uid == "pod-0" {
@@ -324,11 +331,38 @@ func TestTunnelsWhileThePodMoves(t *testing.T) {
 			} else {
 				time.Sleep(unsharePatience)
 			}
-			if m.takesTunnels(uid) {
+			if m.heldInFormer(uid) != "" {
 				t.Errorf("the proxy in %s is kept on", uid)
 			}
 		}
 	})
+}
+
+// TestWarningOfTunnels has the proxy in a pod forget it: the log warns if the node does not capture
+// the pod's tunnels, and the pod is still there.
+func TestWarningOfTunnels(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		captured, shared bool
+		wanted           ambient.Wanted
+		warns            bool
+	}{
+		"too early": {captured: true, warns: true},
+		"in time":   {captured: true, shared: true},
+		"left":      {},
+		"gone":      {captured: true, wanted: ambient.Wanted{Gone: true}},
+		"lost":      {captured: true, wanted: ambient.Wanted{Enrolled: true}},
+	} {
+		var log strings.Builder
+		m := newMoves(t, ambientconf.ModeInPod, 1)
+		m.log = slog.New(slog.NewTextHandler(&log, nil))
+		p := m.left["pod-0"]
+		p.captured, p.shared = test.captured, test.shared
+		m.seeFormer(agent.Pod{UID: "pod-0", Wanted: test.wanted, Step: ambient.StepWithdraw, Seen: ambient.Seen{Rules: ambient.DrainingRules}})
+		if warns := strings.Contains(log.String(), "pod-0"); warns != test.warns {
+			t.Errorf("%s: the log is %q", name, log.String())
+		}
+	}
 }
 
 // TestCapturedInPods tells the pods that their own rules capture from those that leave or wait: the
@@ -397,7 +431,7 @@ func TestMoveOutOfTurn(t *testing.T) {
 	m := newMoves(t, ambientconf.ModeNode, 3, "pod-0")
 	m.expect(podnetns.Pod{UID: "pod-1"})()
 	for uid, want := range map[string]bool{"pod-0": false, "pod-1": false, "pod-2": true, "other": false} {
-		if m.held(uid) != want {
+		if m.waits(uid) != want {
 			t.Errorf("%s is held: %t, want %t", uid, !want, want)
 		}
 	}

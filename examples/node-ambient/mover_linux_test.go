@@ -187,11 +187,13 @@ func (m *mover) load() (stop func()) {
 			}
 		}
 	})
-	return func() {
+	stop = func() {
 		m.t.Helper()
 		cancel()
 		group.Wait()
 	}
+	m.t.Cleanup(stop) // a test that fails does not call it
+	return stop
 }
 
 // rush opens connections between the pods, one each two milliseconds, until the test calls stop.
@@ -213,11 +215,13 @@ func (m *mover) rush() (stop func()) {
 			<-ticker.C
 		}
 	})
-	return func() {
+	stop = func() {
 		m.t.Helper()
 		cancel()
 		group.Wait()
 	}
+	m.t.Cleanup(stop) // a test that fails does not call it
+	return stop
 }
 
 // sentAgain returns how many packets that open a connection, or accept one, were sent again in all

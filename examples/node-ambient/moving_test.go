@@ -4,11 +4,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
@@ -51,6 +49,7 @@ func TestStatusWhileThePodMoves(t *testing.T) {
 	}{
 		"without the new proxy": {inFormer, ambient.Seen{Proxy: ambient.ProxyTold}, ambient.StepAwaitProxy, "planned", true},
 		"waits for its turn":    {inFormer, ambient.Seen{Proxy: ambient.ProxyServes}, ambient.StepAwaitTurn, "planned", true},
+		"is prepared":           {inFormer, ambient.Seen{Proxy: ambient.ProxyServes, Rules: ambient.DrainingRules}, ambient.StepAwaitTurn, "planned", true},
 		"has the turn":          {inFormer, ambient.Seen{Proxy: ambient.ProxyServes, InSets: true}, ambient.StepApply, "planned", true},
 		"captured by none":      {draining, ambient.Seen{Proxy: ambient.ProxyTold}, ambient.StepAwaitProxy, "none", false},
 		"has moved":             {draining, ambient.Seen{Proxy: ambient.ProxyServes, Rules: ambient.PlannedRules, InSets: true}, "", "planned", true},
@@ -145,8 +144,8 @@ func TestNewSandboxOfAStaticPod(t *testing.T) {
 				if _, err := (moving{move: m.move}).Enrol(t.Context(), podnetns.Pod{Namespace: "shop", Name: "pod-0", UID: uid}, nil); err != nil {
 					t.Error(err)
 				}
-				if next, _ := m.decide(); m.held("pod-0") || !m.held("pod-2") || !slices.Contains(next.new, "pod-0") {
-					t.Errorf("from %s, told of %q: pod-0 is held: %t, pod-2: %t, next is %+v", mode, uid, m.held("pod-0"), m.held("pod-2"), next)
+				if next, _ := m.decide(); m.waits("pod-0") || !m.waits("pod-2") || !slices.Contains(next.new, "pod-0") {
+					t.Errorf("from %s, told of %q: pod-0 is held: %t, pod-2: %t, next is %+v", mode, uid, m.waits("pod-0"), m.waits("pod-2"), next)
 				}
 			}
 		}
@@ -165,8 +164,8 @@ func TestOldSandboxOfAStaticPod(t *testing.T) {
 		}
 	}
 	m.look("pod-1")
-	if !m.held("pod-1") || len(m.expected) > 0 {
-		t.Errorf("pod-1 is held: %t; expected are %v", m.held("pod-1"), m.expected)
+	if !m.waits("pod-1") || len(m.expected) > 0 {
+		t.Errorf("pod-1 is held: %t; expected are %v", m.waits("pod-1"), m.expected)
 	}
 }
 
@@ -178,43 +177,14 @@ func TestWaitsAreNoFailure(t *testing.T) {
 	m.look("pod-0")
 	m.look("pod-1")
 	m.settle()
+	captures := ambient.Seen{Rules: ambient.PlannedRules}
 	m.seeFormer(agent.Pod{UID: "pod-0", Wanted: ambient.Wanted{Enrolled: true}, Step: ambient.StepTell, Err: errNoRoom})
-	m.seeFormer(agent.Pod{UID: "pod-0", Step: ambient.StepAwaitDrained, Err: errNoRoom})
-	if m.settle(); m.failure("pod-0") != nil || !m.held("pod-1") {
-		t.Errorf("pod-0 cannot leave: %v, pod-1 is held: %t", m.failure("pod-0"), m.held("pod-1"))
+	m.seeFormer(agent.Pod{UID: "pod-0", Step: ambient.StepAwaitDrained, Seen: captures, Err: errNoRoom})
+	if m.settle(); m.failure("pod-0") != nil || !m.waits("pod-1") {
+		t.Errorf("pod-0 cannot leave: %v, pod-1 is held: %t", m.failure("pod-0"), m.waits("pod-1"))
 	}
-	m.seeFormer(agent.Pod{UID: "pod-0", Step: ambient.StepRemove, Err: errNoRoom})
+	m.seeFormer(agent.Pod{UID: "pod-0", Step: ambient.StepRemove, Seen: captures, Err: errNoRoom})
 	if m.failure("pod-0") == nil {
 		t.Error("it cannot leave, and that is not noted")
 	}
-}
-
-// TestEndDoesNotWaitForTheNode has the process end while the former agent waits until the node has
-// the tunnels of a pod.
-func TestEndDoesNotWaitForTheNode(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := newMoves(t, ambientconf.ModeInPod, 1)
-		m.look("pod-0")
-		m.settle()
-		m.from.run = func(context.Context) error {
-			m.seeFormer(agent.Pod{UID: "pod-0", Step: ambient.StepWithdraw})
-			return nil
-		}
-		m.to.run = func(ctx context.Context) error {
-			<-ctx.Done()
-			return context.Cause(ctx)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended, began := make(chan error), time.Now()
-		go func() { ended <- m.run(ctx) }()
-		synctest.Wait()
-		cancel()
-		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-		if waited := time.Since(began); waited > 0 { // in the bubble's time
-			t.Errorf("the end takes %s", waited)
-		}
-	})
 }

@@ -18,7 +18,8 @@ func (s surroundings) openOnNode(drain drainTime) opener {
 			Dataplane: s.planes.chosen, Sets: s.planes.chosen, TakeOver: s.planes.foreign, Finder: s.finder, State: s.nodeState(),
 			Owner: ambientconf.NodeOwner, Policy: s.policy, Vocabulary: ambient.Istio(), Numbers: ambientconf.NodeNumbers(), Host: s.host,
 			Way: s.settings.ProxyWay(), DNS: s.settings.DNS, Closed: s.settings.Closed, DrainTimeout: drain,
-			Feed: p.feed, Annotator: p.annotator, Observe: p.observe, Held: p.held, Retiring: p.retiring, InPod: p.inPod, Count: s.report.count,
+			Feed: p.feed, Annotator: p.annotator, Observe: p.observe, Retiring: p.retiring, InPod: p.inPod, Count: s.report.count,
+			Held:           func(uid string) bool { return p.held != nil && p.held(uid) != "" },
 			WithoutNotices: s.withoutNotices, WithoutProbes: s.withoutProbes, ObserveHost: p.observeHost,
 			ObserveProxy: func(listens bool) {
 				if !p.retiring {

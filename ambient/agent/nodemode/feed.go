@@ -76,6 +76,8 @@ func (a *Agent) wantedLocked(uid string) (wanted ambient.Wanted, pod ambient.Pod
 	if wanted.Enrolled && a.options.Retiring {
 		wanted.Enrolled = a.kept[uid]
 	}
-	wanted.Held = wanted.Enrolled && a.options.Held != nil && a.options.Held(uid)
+	if wanted.Enrolled && !a.options.Retiring && a.options.Held != nil && a.options.Held(uid) {
+		wanted.Held = ambient.StepAwaitTurn
+	}
 	return wanted, pod, known
 }

@@ -87,9 +87,13 @@ type Options struct {
 	// ObserveProxy is called when the proxy that gets new connections has its listeners, and when it
 	// no longer has them. It may be nil.
 	ObserveProxy func(listens bool)
-	// Held and Retiring are those of [agent.Options]. The pods that a retiring agent keeps are those
-	// that have members when it starts.
-	Held     func(uid string) bool
+	// Held reports whether a pod, by its UID, is captured in another form of capture, and has to
+	// wait for its turn to be captured in this one ([ambient.StepAwaitTurn]). It must not wait, and
+	// not call the agent. [Agent.Look] tells of a change. If nil, and of a retiring agent, no pod is
+	// held.
+	Held func(uid string) bool
+	// Retiring is that of [agent.Options]. The pods that a retiring agent keeps are those that have
+	// members when it starts.
 	Retiring bool
 	// InPod reports whether a pod, by its UID, is captured in its own namespace, too, or is about to
 	// be, with a proxy that listens there: what comes to that proxy's tunnels is left alone. It must

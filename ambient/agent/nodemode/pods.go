@@ -168,8 +168,6 @@ func (a *Agent) observe(e *entry, wanted ambient.Wanted) {
 	switch {
 	case e.seen.InSets:
 		e.seen.Rules = ambient.PlannedRules
-	case wanted.Held: // there is nothing to prepare: the node's rules capture no pod without members
-		e.seen.Rules = ambient.DrainingRules
 	case len(members) > 0:
 		e.seen.Rules = ambient.OtherRules
 	}

@@ -101,9 +101,9 @@ func readSteps(s *ambientpart.State, each func(count int, step string)) {
 func stepLabels() []string {
 	var all []string
 	for _, step := range []ambient.Step{
-		ambient.StepOpen, ambient.StepTell, ambient.StepAwaitProxy, ambient.StepAwaitTurn, ambient.StepEnter, ambient.StepApply, ambient.StepPending,
-		ambient.StepEnabled, ambient.StepClear, ambient.StepDrain, ambient.StepAwaitDrained, ambient.StepWithdraw, ambient.StepRemove,
-		ambient.StepLeave, ambient.StepClose,
+		ambient.StepOpen, ambient.StepTell, ambient.StepAwaitProxy, ambient.StepPrepare, ambient.StepAwaitTurn, ambient.StepEnter, ambient.StepApply,
+		ambient.StepPending, ambient.StepEnabled, ambient.StepClear, ambient.StepDrain, ambient.StepAwaitDrained, ambient.StepWithdraw,
+		ambient.StepRemove, ambient.StepLeave, ambient.StepClose,
 	} {
 		all = append(all, string(step))
 	}

@@ -99,11 +99,12 @@ func TestAmbientCounts(t *testing.T) {
 func TestEachStepHasALabel(t *testing.T) {
 	t.Parallel()
 	bits := func(i, n int) bool { return i>>n&1 == 1 }
-	for i := range 1 << 6 {
+	holds := []ambient.Step{"", ambient.StepAwaitTurn, ambient.StepPrepare, ambient.StepAwaitDrained}
+	for i := range len(holds) << 6 {
 		for rules := ambient.NoRules; rules <= ambient.DrainingRules; rules++ {
-			for proxy := ambient.ProxyUntold; proxy <= ambient.ProxyServes; proxy++ {
+			for proxy := ambient.ProxyUntold; proxy <= ambient.ProxyLost; proxy++ {
 				for _, status := range []ambient.Status{ambient.NoStatus, ambient.StatusPending, ambient.StatusEnabled} {
-					wanted := ambient.Wanted{Enrolled: bits(i, 0), Closed: bits(i, 1), Gone: bits(i, 2)}
+					wanted := ambient.Wanted{Enrolled: bits(i, 0), Closed: bits(i, 1), Gone: bits(i, 2), Held: holds[i>>6]}
 					seen := ambient.Seen{Open: bits(i, 3), Rules: rules, Proxy: proxy, Drained: bits(i, 4), InSets: bits(i, 5), Status: status}
 					for _, step := range ambient.Next(wanted, seen) {
 						if !slices.Contains(stepLabels(), string(step)) {
