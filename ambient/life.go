@@ -181,9 +181,10 @@ func (s Step) Waits() bool {
 // apply its rules while the proxy is at work on it.
 //
 // To withdraw a pod, the agent lets new connections go direct and waits for the end of those that
-// the proxy has, and as long as Wanted.Held has it wait. Then the proxy forgets the pod, and the
-// agent removes the rules. It keeps the namespace open until they are gone. If the kernel refuses
-// to let new connections go direct for as long as the agent would wait, it removes the rules first.
+// the proxy has, and goes on waiting while Wanted.Held says so. Then the proxy forgets the pod, and
+// the agent removes the rules. It keeps the namespace open until they are gone. If the kernel
+// refuses to let new connections go direct for as long as the agent would wait, it removes the
+// rules first.
 func Next(wanted Wanted, seen Seen) []Step {
 	var steps []Step
 	for {

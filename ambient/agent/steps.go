@@ -44,7 +44,7 @@ func (w *worker) change(ctx context.Context, step ambient.Step) error {
 	o := w.agent.options
 	return map[ambient.Step]func() error{
 		ambient.StepEnter: func() error {
-			if err := w.ensureRecord(false); err != nil {
+			if err := w.ensureRecord(w.noted.leaving); err != nil { // what the rules capture is as it was
 				return err
 			}
 			return w.edit(func() error { return w.agent.sets.enter(ctx, w.uid, w.addresses) })

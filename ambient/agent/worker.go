@@ -312,7 +312,7 @@ func (w *worker) pass(ctx context.Context, alert <-chan struct{}) (pause time.Du
 
 // learn returns what is wanted of the pod, and whether that is known: by the feed or, as long as it
 // has not told of the pod, by the record. A retiring agent wants no pod without a record, nor one
-// that was not captured, or was withdrawn, when an agent ended.
+// whose record says Leaving.
 func (w *worker) learn() (wanted ambient.Wanted, known bool) {
 	wanted, pod, known := w.agent.wanted(w.uid)
 	if known && pod.UID != "" {

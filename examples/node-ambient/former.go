@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/examples/internal/ambientconf"
@@ -26,6 +27,7 @@ type former struct {
 	mode string
 	pods []string // the UIDs of those that are captured
 	both []string // those that the new form has begun to capture
+	left []string // those that the former form captures no new connection of, or is about to
 	open opener
 }
 
@@ -40,25 +42,22 @@ func (s surroundings) findFormer(ctx context.Context, drain drainTime) (*former,
 
 // findInPod looks for pods that are captured in their own namespaces: each has a record.
 func (s surroundings) findInPod(ctx context.Context, drain drainTime) (*former, error) {
-	recorded, err := journal.Journal{Directory: s.journal}.Attachments()
+	captured, left, err := s.recordedPods()
 	if err != nil {
 		return nil, fmt.Errorf("see whether pods are captured in their own namespaces: %w", err)
 	}
-	if len(recorded) == 0 {
+	all := slices.Concat(captured, left)
+	if len(all) == 0 {
 		if err := s.planes.chosen.Remove(ctx, s.host, ambientconf.Owner); err != nil {
 			return nil, fmt.Errorf("remove what mode %q has left on the host: %w", ambientconf.ModeInPod, err)
 		}
 		return nil, nil //nolint:nilnil // nothing is left
 	}
 	if s.proxy == "" {
-		return nil, otherForm(ambientconf.ModeInPod, fmt.Sprintf("%s has records of %d pods", s.journal, len(recorded)),
+		return nil, otherForm(ambientconf.ModeInPod, fmt.Sprintf("%s has records of %d pods", s.journal, len(all)),
 			"without the flag -proxy there is no socket for their proxy: give it")
 	}
-	f := &former{mode: ambientconf.ModeInPod, open: s.openInPod(drain)}
-	for _, one := range recorded {
-		f.pods = append(f.pods, one.ContainerID)
-	}
-	return f, nil
+	return &former{mode: ambientconf.ModeInPod, pods: all, left: left, open: s.openInPod(drain)}, nil
 }
 
 // findOnNode looks for pods that are captured in the node's namespace: they have members, and the
@@ -79,7 +78,7 @@ func (s surroundings) findOnNode(ctx context.Context, drain drainTime) (*former,
 		return nil, fmt.Errorf("see which pods are captured in the node's namespace: %w", err)
 	}
 	f := &former{mode: ambientconf.ModeNode, open: s.openOnNode(drain)}
-	if f.both, err = s.capturedInPods(); err != nil {
+	if f.both, _, err = s.recordedPods(); err != nil {
 		return nil, fmt.Errorf("see which pods are captured in their own namespaces already: %w", err)
 	}
 	seen := map[string]bool{"": true} // a member without a pod is another program's
@@ -94,25 +93,27 @@ func (s surroundings) findOnNode(ctx context.Context, drain drainTime) (*former,
 	return f, nil
 }
 
-// capturedInPods returns the UIDs of the pods that have a record, but for those that their rules do
-// not capture, as the record says: they leave that form, or wait for their turn.
-func (s surroundings) capturedInPods() (uids []string, err error) {
+// recordedPods returns the UIDs of the pods that have a record: those that are captured in their
+// own namespaces, and those that leave, or are not captured yet, as the record says.
+func (s surroundings) recordedPods() (captured, left []string, err error) {
 	records := journal.Journal{Directory: s.journal}
 	recorded, err := records.Attachments()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, one := range recorded {
 		record, err := records.Read(one)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil && !errors.Is(err, journal.ErrRecord): // the agent reports a damaged one
-			return nil, err
-		case !record.Leaving:
-			uids = append(uids, one.ContainerID)
+			return nil, nil, err
+		case record.Leaving:
+			left = append(left, one.ContainerID)
+		default:
+			captured = append(captured, one.ContainerID)
 		}
 	}
-	return uids, nil
+	return captured, left, nil
 }
 
 func otherForm(is, found, why string) error {

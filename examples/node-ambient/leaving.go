@@ -23,7 +23,7 @@ type leaving struct {
 	captured  bool      // by the new agent
 	withdrawn bool      // the former agent was asked to withdraw it
 	passed    bool      // the former agent captures no new connection of it
-	passedAt  time.Time // zero until then
+	passedAt  time.Time // or when the process began
 
 	failure error // why the former agent has failed to withdraw the pod; nil if it has not
 

@@ -47,7 +47,7 @@ func newMove(from *former, fork *fork, log *slog.Logger) *move {
 		left: map[string]*leaving{}, expected: map[string]int{},
 	}
 	for _, uid := range from.pods {
-		m.left[uid] = &leaving{free: slices.Contains(from.both, uid)}
+		m.left[uid] = &leaving{free: slices.Contains(from.both, uid), passed: slices.Contains(from.left, uid), passedAt: time.Now()}
 	}
 	signal(m.news)
 	return m
@@ -214,7 +214,7 @@ func (m *move) heldInFormer(uid string) ambient.Step {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.left[uid]
-	if p != nil && !m.toPods && p.captured && !p.shared && (!p.passed || time.Since(p.passedAt) < unsharePatience) {
+	if p != nil && !m.toPods && !p.shared && (!p.passed || time.Since(p.passedAt) < unsharePatience) {
 		return ambient.StepAwaitDrained
 	}
 	return ""
@@ -259,6 +259,9 @@ func (m *move) warnOfTunnels(p *leaving, pod agent.Pod) {
 // is captured in the new form, too, or is not to be captured. The caller holds mu.
 func (m *move) noteFailure(p *leaving, pod agent.Pod) {
 	failure := stuck(pod)
+	if m.toPods && m.turn == pod.UID && pod.Wanted.Enrolled && !isFine(pod) { // it cannot leave the pod's tunnels alone
+		failure = pod.Err
+	}
 	if failure != nil && (p.failure == nil || p.failure.Error() != failure.Error()) {
 		m.log.Warn("a pod cannot leave the former form of capture, and others move on", "uid", pod.UID, "step", pod.Step, "error", failure)
 	}
@@ -297,6 +300,9 @@ func (m *move) decide() (next orders, done bool) {
 		m.queue = slices.DeleteFunc(m.queue, func(uid string) bool { return !m.left[uid].waits() })
 		if len(m.queue) > 0 {
 			m.turn, m.queue = m.queue[0], m.queue[1:]
+			if p := m.left[m.turn]; m.toPods { // it may have had a turn already
+				p.told, p.shared, p.prepared = false, false, false
+			}
 			m.next.new = append(m.next.new, m.turn)
 		}
 	}

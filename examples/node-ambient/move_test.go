@@ -322,9 +322,6 @@ func TestTunnelsWhileThePodMoves(t *testing.T) {
 			if m.heldInFormer(uid) != ambient.StepAwaitDrained {
 				t.Errorf("the proxy in %s is given up before the node captures its tunnels", uid)
 			}
-			if m.heldInFormer("pod-2") != "" {
-				t.Error("the proxy in a pod that the node does not capture is kept")
-			}
 			if uid == "pod-0" {
 				m.inFormer(uid)
 				m.look(uid)
@@ -336,6 +333,48 @@ func TestTunnelsWhileThePodMoves(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTunnelsAfterAStart has a pod that left the form in the pods when the process before was
+// killed: the node captures its tunnels, and its own proxy is kept until then.
+func TestTunnelsAfterAStart(t *testing.T) {
+	t.Parallel()
+	of := &former{mode: ambientconf.ModeInPod, pods: []string{"pod-0", "pod-1"}, left: []string{"pod-0"}}
+	m := &moves{t: t, move: newMove(of, newFork(make(changes)), slog.New(slog.DiscardHandler))}
+	if m.inFormer("pod-0") || !m.inFormer("pod-1") || m.waits("pod-0") {
+		t.Error("the node leaves the wrong tunnels alone, or the pod waits for a turn")
+	}
+	if m.heldInFormer("pod-0") != ambient.StepAwaitDrained {
+		t.Error("the proxy is given up before the node captures the tunnels")
+	}
+	m.see(agent.Pod{UID: "pod-0", Wanted: ambient.Wanted{Enrolled: true}})
+	if m.heldInFormer("pod-0") != "" {
+		t.Error("the proxy is kept on")
+	}
+}
+
+// TestTurnAfterTurn has the former agent fail to leave the tunnels of a pod alone: others go on,
+// and say why, and the pod is prepared again in its next turn.
+func TestTurnAfterTurn(t *testing.T) {
+	t.Parallel()
+	m := newMoves(t, ambientconf.ModeNode, 2)
+	m.look("pod-0")
+	m.decide() // it has the turn
+	m.look("pod-0")
+	m.inNew("pod-0")
+	m.seeFormer(agent.Pod{UID: "pod-0", Wanted: ambient.Wanted{Enrolled: true}, Step: ambient.StepEnter, Err: errNoRoom})
+	if m.failure("pod-0") == nil {
+		t.Error("nothing says why the pod does not move")
+	}
+	m.look("pod-1")
+	if m.decide(); m.turn != "pod-1" {
+		t.Errorf("%q has the turn, want that the next pod has it", m.turn)
+	}
+	m.look("pod-0")
+	m.giveUpTurnLocked("pod-1", m.left["pod-1"])
+	if m.decide(); m.turn != "pod-0" || m.left["pod-0"].prepared || m.held("pod-0") != ambient.StepPrepare {
+		t.Errorf("%q has the turn, and pod-0 is %+v", m.turn, m.left["pod-0"])
+	}
 }
 
 // TestWarningOfTunnels has the proxy in a pod forget it: the log warns if the node does not capture
@@ -365,9 +404,9 @@ func TestWarningOfTunnels(t *testing.T) {
 	}
 }
 
-// TestCapturedInPods tells the pods that their own rules capture from those that leave or wait: the
+// TestRecordedPods tells the pods that their own rules capture from those that leave or wait: the
 // records say so.
-func TestCapturedInPods(t *testing.T) {
+func TestRecordedPods(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	records := journal.Journal{Directory: dir}
@@ -381,10 +420,10 @@ func TestCapturedInPods(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "ambient@damaged@pod.json"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := surroundings{options: options{journal: dir}}.capturedInPods()
-	slices.Sort(got)
-	if want := []string{"captured", "damaged"}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %q, %v, want %q", got, err, want)
+	captured, left, err := surroundings{options: options{journal: dir}}.recordedPods()
+	slices.Sort(captured)
+	if err != nil || !slices.Equal(captured, []string{"captured", "damaged"}) || !slices.Equal(left, []string{"waits"}) {
+		t.Errorf("captured are %q, and not any more or not yet %q, %v", captured, left, err)
 	}
 }
 

@@ -196,17 +196,19 @@ func (m *mover) load() (stop func()) {
 	return stop
 }
 
-// rush opens connections between the pods, one each two milliseconds, until the test calls stop.
-func (m *mover) rush() (stop func()) {
+// rush opens connections between the pods, two hundred in a second, until the test calls stop,
+// which returns how many they were.
+func (m *mover) rush() (stop func() (opened int)) {
 	m.t.Helper()
 	ctx, cancel := context.WithCancel(m.t.Context())
 	var group sync.WaitGroup
+	opened := 0
 	group.Go(func() {
-		ticker := time.NewTicker(2 * time.Millisecond)
+		ticker := time.NewTicker(5 * time.Millisecond)
 		defer ticker.Stop()
-		for i := 0; ctx.Err() == nil; i++ {
-			from, to := m.pods[i%3], m.pods[(i+1+i/3%2)%3]
-			address := to.Addresses[i/6%len(to.Addresses)]
+		for ; ctx.Err() == nil; opened++ {
+			from, to := m.pods[opened%3], m.pods[(opened+1+opened/3%2)%3]
+			address := to.Addresses[opened/6%len(to.Addresses)]
 			group.Go(func() {
 				if _, err := from.Visit(context.WithoutCancel(ctx), "tcp", netip.AddrPortFrom(address, 8080)); err != nil {
 					m.t.Error(err)
@@ -215,12 +217,13 @@ func (m *mover) rush() (stop func()) {
 			<-ticker.C
 		}
 	})
-	stop = func() {
+	stop = func() int {
 		m.t.Helper()
 		cancel()
 		group.Wait()
+		return opened
 	}
-	m.t.Cleanup(stop) // a test that fails does not call it
+	m.t.Cleanup(func() { stop() }) // a test that fails does not call it
 	return stop
 }
 

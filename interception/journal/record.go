@@ -46,8 +46,8 @@ type Record struct {
 	ServiceAccount string
 	Addresses      []netip.Addr
 	RuntimeUID     string
-	// Leaving reports that the program has begun to take the plan back, or has applied no more of it
-	// than captures nothing: what the pod lacks of it is not to be restored.
+	// Leaving reports that the program has begun to take the plan back, or has applied only rules that
+	// capture nothing so far: what the pod lacks of it is not to be restored.
 	Leaving bool
 }
 

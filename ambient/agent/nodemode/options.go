@@ -89,8 +89,8 @@ type Options struct {
 	ObserveProxy func(listens bool)
 	// Held reports whether a pod, by its UID, is captured in another form of capture, and has to
 	// wait for its turn to be captured in this one ([ambient.StepAwaitTurn]). It must not wait, and
-	// not call the agent. [Agent.Look] tells of a change. If nil, and of a retiring agent, no pod is
-	// held.
+	// not call the agent. [Agent.Look] tells of a change. If it is nil, or the agent retires, no pod
+	// is held.
 	Held func(uid string) bool
 	// Retiring is that of [agent.Options]. The pods that a retiring agent keeps are those that have
 	// members when it starts.
