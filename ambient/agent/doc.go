@@ -34,9 +34,9 @@
 // Until the feed tells of a recorded pod, or is complete without it, the agent keeps the pod as its
 // record says ([ambient.Wanted].Kept): it restores rules and members that other programs have
 // removed, and tells a new proxy of the pod. It takes no pod out of the mesh, and writes no status.
-// Before the first step by which a pod leaves the mesh, its record is marked
-// ([journal.Record].Leaving), and so is that of a pod with rules that capture nothing yet. Such a
-// pod stays as it is until the feed tells, and so does one with a damaged record.
+// Before the first step by which a pod leaves the mesh, the agent marks its record
+// ([journal.Record].Leaving). It also marks the record of a pod whose rules capture nothing yet. A
+// pod with such a record, or with a damaged one, stays as it is until the feed tells of it.
 //
 // Without any record the agent serves the proxy only when the feed is complete: a proxy that comes
 // from another agent goes on with its pods, because it is told of them before it is told that these

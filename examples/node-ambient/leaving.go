@@ -23,7 +23,7 @@ type leaving struct {
 	captured  bool      // by the new agent
 	withdrawn bool      // the former agent was asked to withdraw it
 	passed    bool      // the former agent captures no new connection of it
-	passedAt  time.Time // or when the process began
+	passedAt  time.Time // when that was first known; until then, when the process began
 
 	failure error // why the former agent has failed to withdraw the pod; nil if it has not
 
@@ -35,6 +35,9 @@ type leaving struct {
 
 	step ambient.Step // what the new agent told last
 }
+
+// forgetTurn forgets what an earlier turn has done about the pod's tunnels.
+func (p *leaving) forgetTurn() { p.told, p.shared, p.prepared = false, false, false }
 
 // hasFailed reports whether the new agent does not capture the pod although it may: it has failed
 // since it told of the pod last, or something else has to be done first. Before it takes a step it

@@ -203,7 +203,7 @@ func (m *move) awaitTurnLocked(pod agent.Pod, p *leaving) {
 func (m *move) giveUpTurnLocked(uid string, p *leaving) {
 	m.turn = ""
 	if m.toPods {
-		p.told, p.shared, p.prepared = false, false, false
+		p.forgetTurn()
 	}
 	m.next.former = append(m.next.former, uid)
 }
@@ -220,7 +220,7 @@ func (m *move) heldInFormer(uid string) ambient.Step {
 	return ""
 }
 
-// unsharePatience is how long the former agent waits for the new one, which has one set to edit.
+// unsharePatience is how long the former agent waits for the new one. That has to edit one set.
 const unsharePatience = 5 * time.Second
 
 // seeFormer is told how far the former agent is with a pod.
@@ -300,8 +300,8 @@ func (m *move) decide() (next orders, done bool) {
 		m.queue = slices.DeleteFunc(m.queue, func(uid string) bool { return !m.left[uid].waits() })
 		if len(m.queue) > 0 {
 			m.turn, m.queue = m.queue[0], m.queue[1:]
-			if p := m.left[m.turn]; m.toPods { // it may have had a turn already
-				p.told, p.shared, p.prepared = false, false, false
+			if m.toPods { // it may have had a turn already
+				m.left[m.turn].forgetTurn()
 			}
 			m.next.new = append(m.next.new, m.turn)
 		}

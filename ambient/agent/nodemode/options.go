@@ -92,8 +92,8 @@ type Options struct {
 	// not call the agent. [Agent.Look] tells of a change. If it is nil, or the agent retires, no pod
 	// is held.
 	Held func(uid string) bool
-	// Retiring is that of [agent.Options]. The pods that a retiring agent keeps are those that have
-	// members when it starts.
+	// Retiring does what it does in [agent.Options]. A retiring agent keeps the pods that have members
+	// when it starts.
 	Retiring bool
 	// InPod reports whether a pod, by its UID, is captured in its own namespace, too, or is about to
 	// be, with a proxy that listens there: what comes to that proxy's tunnels is left alone. It must
