@@ -98,8 +98,10 @@ func TestOutage(t *testing.T) {
 	f.waitPod(t, "web-0", nil, known)
 	f.cluster.Refuse(0)
 	f.serveAt(t, address)
-	f.waitNow(t, "it is back", func(s podsource.AgentStatus) bool { return s.Ready && s.Server.Failure == "" })
-	if text := f.log.String(); strings.Count(text, "failure=refused") != 1 || !strings.Contains(text, "answers about the node's pods again") {
+	f.waitNow(t, "it is back, in the status and then in the log", func(s podsource.AgentStatus) bool {
+		return s.Ready && s.Server.Failure == "" && strings.Contains(f.log.String(), "answers about the node's pods again")
+	})
+	if text := f.log.String(); strings.Count(text, "failure=refused") != 1 {
 		t.Errorf("log:\n%s", text)
 	}
 }
