@@ -145,9 +145,8 @@ func (w *worker) run(ctx context.Context) {
 	defer w.annotation.Stop()
 	for {
 		alert := w.begin()
-		pause, over := w.pass(ctx, alert)
-		if over && w.agent.retire(w) {
-			w.agent.options.Observe(w.current())
+		pause, retired := w.passOrRetire(ctx, alert)
+		if retired {
 			return
 		}
 		w.rest(true)
@@ -157,6 +156,17 @@ func (w *worker) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// passOrRetire makes a pass, and ends the worker if nothing is left to do after it. It is no part
+// of run, since a waiting worker keeps run's stack: a [Pod] there makes that twice as large.
+func (w *worker) passOrRetire(ctx context.Context, alert <-chan struct{}) (pause time.Duration, retired bool) {
+	pause, over := w.pass(ctx, alert)
+	if !over || !w.agent.retire(w) {
+		return pause, false
+	}
+	w.agent.options.Observe(w.current())
+	return 0, true
 }
 
 // wait waits for news, until the pause is over, until something has changed in the namespace, or
