@@ -158,8 +158,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// passOrRetire makes a pass, and ends the worker if nothing is left to do after it. It is no part
-// of run, since a waiting worker keeps run's stack: a [Pod] there makes that twice as large.
+// passOrRetire makes a pass, and ends the worker if nothing is left to do after it. It is apart
+// from run because a waiting worker keeps run's stack, and a [Pod] there doubles its size.
 func (w *worker) passOrRetire(ctx context.Context, alert <-chan struct{}) (pause time.Duration, retired bool) {
 	pause, over := w.pass(ctx, alert)
 	if !over || !w.agent.retire(w) {
