@@ -109,17 +109,15 @@ func TestProbesSurviveAKubeletRestart(t *testing.T) {
 	}
 }
 
-// TestProbesSurviveFirewalldReload flushes all rules of the host, again and again: the kernel's
-// notice has them back, long before a round. iptables-legacy gives no notice (E3).
+// TestProbesSurviveFirewalldReload flushes all rules of the host, again and again. They are back
+// long before a round: by the kernel's notice or, with iptables-legacy, as the rules are counted
+// (E3).
 func TestProbesSurviveFirewalldReload(t *testing.T) {
 	t.Parallel()
 	for name, dataplane := range hostDataplanes(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newHostNode(t, dataplane)
-			if name == "iptables-"+string(iptables.Legacy) {
-				n.options.Round = 100 * time.Millisecond
-			}
 			pod := n.start(families()...)
 			n.proxy()
 			a, _ := n.run()

@@ -15,6 +15,14 @@ type Chooser interface {
 	HasFormer(ctx context.Context, ns *interception.Netns, owner interception.Owner) (bool, error)
 }
 
+// Tallier counts what the owner has in a namespace and the kernel sends no notice of when another
+// program changes it: rules, and the members of those of the sets that are there. Different results
+// mean a change, and "" that there is nothing of the kind. The dataplanes of packages iptables and
+// choice do.
+type Tallier interface {
+	Tally(ctx context.Context, ns *interception.Netns, owner interception.Owner, sets ...interception.SetName) (string, error)
+}
+
 // move has the plan of a pod that is as wanted written anew if it stands where another dataplane
 // has written it: the node prefers another one than when the pod was enrolled. The new rules come
 // before the former ones go. Once the dataplane has written something, there is nothing to move.

@@ -3,7 +3,9 @@
 package agent
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
+	"github.com/meshcni/meshcni/ambient/agent/internal/tally"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
@@ -26,6 +29,7 @@ type sets struct {
 	options *Options
 	changed chan struct{} // has a value if something has changed on the host
 	entered chan struct{} // has a value if the last pod may have got into the sets
+	tally   *tally.Tally  // of the rules and members
 
 	looking sync.Mutex    // is held by a look at all members
 	busy    sync.RWMutex  // edits share it, and what changes the plan excludes them
@@ -76,11 +80,12 @@ func (s *sets) keep(
 	}
 	round := time.NewTicker(s.options.Round)
 	defer round.Stop()
-	var refreshed, reported error
+	var refreshed, uncounted, reported error
 	var again <-chan time.Time // after a failure
 	failures := roster.Retries()
 	for look := true; ; {
 		if look {
+			uncounted = s.tally.Begin(ctx)
 			refreshed = s.refresh(ctx) // the next pod that enters sees the failure, too
 			again = afterFailure(&failures, refreshed)
 			if remove := read(s.takeLost(), s.of("")); len(remove) > 0 {
@@ -92,21 +97,62 @@ func (s *sets) keep(
 			err = takeOver(ctx)
 		}
 		if ctx.Err() == nil {
-			reported = s.report(reported, err)
+			reported = s.report(reported, cmp.Or(err, s.unnoticed(uncounted)))
 		}
-		look = true
-		select {
-		case <-round.C:
-		case <-again:
-		case <-s.changed:
-			wait(ctx, calm)
-		case <-s.entered:
-			look = refreshed != nil
-			wait(ctx, calm)
-		case <-ctx.Done():
+		if look = s.await(ctx, round.C, again) || refreshed != nil; ctx.Err() != nil {
 			return
 		}
 	}
+}
+
+// await waits until there is something to do, and reports whether that is more than to take over.
+func (s *sets) await(ctx context.Context, round, again <-chan time.Time) (look bool) {
+	for {
+		var count <-chan time.Time
+		if next := s.tally.Next(); !next.IsZero() {
+			count = time.After(time.Until(next))
+		}
+		select {
+		case <-round:
+			return true
+		case <-again:
+			return true
+		case <-s.changed:
+			wait(ctx, calm)
+			return true
+		case <-count:
+			if s.tally.Changed(ctx) {
+				wait(ctx, calm)
+				return true
+			}
+		case <-s.entered:
+			wait(ctx, calm)
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// counter returns what counts the rules and members of which the kernel sends no notice; nil if it
+// sends one of all.
+func (s *sets) counter() func(context.Context) (string, error) {
+	o := s.options
+	tallier, is := o.Dataplane.(Tallier)
+	if !is {
+		return nil
+	}
+	return func(ctx context.Context) (string, error) {
+		return tallier.Tally(ctx, o.Host, o.Owner, ambient.ProbeSet(interception.IPv4), ambient.ProbeSet(interception.IPv6))
+	}
+}
+
+// unnoticed says what a failed count means.
+func (s *sets) unnoticed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("the host's rules stand, but what other programs change may go unnoticed for %s: %w", s.options.Round, err)
 }
 
 // afterFailure returns a channel that has a value when to look again; nil without a failure.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/internal/tally"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/interception/lower"
@@ -142,7 +143,7 @@ func TestMembersWithoutOwner(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			n.dataplane, n.options.Dataplane, n.options.Sets = dataplane, dataplane, dataplane
-			if name != "nftables" { // nothing tells of changes of ipsets
+			if name != "nftables" { // an ipset with another member has as many
 				n.options.Round = 100 * time.Millisecond
 			}
 			counted := n.count()
@@ -281,7 +282,10 @@ func TestEditsBesideLooks(t *testing.T) {
 	if !is {
 		t.Fatal("the dataplane edits no sets")
 	}
-	s := &sets{options: &n.options, changed: make(chan struct{}, 1), entered: make(chan struct{}, 1), former: map[netip.Addr][]string{}}
+	s := &sets{
+		options: &n.options, tally: tally.New(nil), changed: make(chan struct{}, 1), entered: make(chan struct{}, 1),
+		former: map[netip.Addr][]string{},
+	}
 	if err := s.prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}

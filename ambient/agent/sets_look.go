@@ -175,6 +175,7 @@ func (s *sets) applyHost(ctx context.Context, plan *interception.Plan, seen inte
 		if err := o.Dataplane.Apply(ctx, o.Host, plan); err != nil {
 			return err
 		}
+		s.tally.Recount(ctx)
 	}
 	if s.drifted {
 		o.count(CountHealed, driftHost, 1)

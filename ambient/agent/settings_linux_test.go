@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent/internal/tally"
 	"github.com/meshcni/meshcni/ambient/zds"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
@@ -443,7 +444,7 @@ func TestForeignRules(t *testing.T) {
 // does not count as entered.
 func TestMembersAreUnknown(t *testing.T) {
 	t.Parallel()
-	s := sets{options: &newNode(t).options}
+	s := sets{options: &newNode(t).options, tally: tally.New(nil)}
 	if !s.holdsAny("a") || s.holds("a", addresses) {
 		t.Errorf("any %t, these %t, want any alone", s.holdsAny("a"), s.holds("a", addresses))
 	}

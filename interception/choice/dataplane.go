@@ -159,6 +159,29 @@ func (d *Dataplane) UpdateSet(
 	return errors.Join(absent...)
 }
 
+// Tally is that of the first candidate, and empty if that has none, as package nftables: the kernel
+// sends a notice of each change there. What another candidate has written, as the first one could
+// not, is not counted.
+func (d *Dataplane) Tally(
+	ctx context.Context, ns *interception.Netns, owner interception.Owner, sets ...interception.SetName,
+) (string, error) {
+	if len(d.candidates) == 0 {
+		return "", validate(d.candidates)
+	}
+	first := d.candidates[0]
+	tallier, is := first.Dataplane.(interface {
+		Tally(context.Context, *interception.Netns, interception.Owner, ...interception.SetName) (string, error)
+	})
+	if !is {
+		return "", nil
+	}
+	tally, err := tallier.Tally(ctx, ns, owner, sets...)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", first.Name, err)
+	}
+	return tally, nil
+}
+
 // Claim makes the routes and policy rules that serve the owner's plan the owner's, as those
 // candidates do that can.
 func (d *Dataplane) Claim(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {

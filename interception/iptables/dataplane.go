@@ -205,6 +205,32 @@ func (d *Dataplane) UpdateSet(
 	return nil
 }
 
+// Tally counts what the owner has in ns and the kernel sends no notice of when another program
+// changes it: the rules in the owner's chains of iptables-legacy, with the jumps to these chains,
+// and the members of those of the sets that are live sets of addresses. Different results mean that
+// something has changed in between; a rule or member in another one's place goes unnoticed. The
+// result is empty if there is nothing to count. On 32-bit systems Tally counts sets alone.
+//
+// Tally starts no program, and loads no module of the kernel. It waits for no other call: beside
+// one that changes ns it may count half a change. It needs the privileges of Apply; rules that this
+// process cannot read are none that it has written.
+func (d *Dataplane) Tally(
+	ctx context.Context, ns *interception.Netns, owner interception.Owner, sets ...interception.SetName,
+) (string, error) {
+	err := errors.Join(ns.Check(), owner.Validate())
+	for _, set := range sets {
+		err = errors.Join(err, set.Validate())
+	}
+	tally := ""
+	if err == nil {
+		tally, err = d.tally(ctx, ns, owner, sets)
+	}
+	if err != nil {
+		return "", fmt.Errorf("count rules and members of %s in %s: %w", owner, ns, err)
+	}
+	return tally, nil
+}
+
 // Claim makes the routes and policy rules that serve the owner's plan in ns, and that another
 // program has put there, the owner's: for a program that takes over from that one. Each is there at
 // every moment, and Remove then removes it. The owner's rules stay as they are. Without such routes

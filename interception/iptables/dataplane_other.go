@@ -24,6 +24,10 @@ func (*Dataplane) updateSet(
 	return fmt.Errorf("iptables dataplane: %w", interception.ErrUnsupported)
 }
 
+func (*Dataplane) tally(context.Context, *interception.Netns, interception.Owner, []interception.SetName) (string, error) {
+	return "", fmt.Errorf("iptables dataplane: %w", interception.ErrUnsupported)
+}
+
 func (*Dataplane) removeUnusedSets(context.Context, *interception.Netns, []string) error {
 	return fmt.Errorf("iptables dataplane: %w", interception.ErrUnsupported)
 }

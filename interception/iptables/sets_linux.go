@@ -27,13 +27,20 @@ func (a *ownedRules) ipsets(use func(*ipset.Socket) error) error {
 	return errors.Join(use(socket), socket.Close())
 }
 
-// lookForSets reads the names of the owner's ipsets. It asks nothing of a kernel without the module
-// ip_set, which would load it.
+// mayHaveIPSets is false for a kernel without the module ip_set. To ask it for ipsets would load
+// the module.
+func mayHaveIPSets() bool {
+	if _, err := os.Stat("/sys/module"); err != nil {
+		return true
+	}
+	_, err := os.Stat("/sys/module/ip_set")
+	return !errors.Is(err, os.ErrNotExist)
+}
+
+// lookForSets reads the names of the owner's ipsets.
 func (a *ownedRules) lookForSets() error {
-	if _, err := os.Stat("/sys/module"); err == nil {
-		if _, err := os.Stat("/sys/module/ip_set"); errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
+	if !mayHaveIPSets() {
+		return nil
 	}
 	err := a.ipsets(func(s *ipset.Socket) error {
 		names, err := s.Names()

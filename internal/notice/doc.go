@@ -9,6 +9,6 @@
 //
 // # Non-goals
 //
-// iptables in its legacy flavour sends no notices: look at such a namespace from time to time.
-// Changes of sysctls are not noticed either.
+// iptables in its legacy flavour and ipset send no notices: look at such a namespace from time to
+// time, or count what is in it. Changes of sysctls are not noticed either.
 package notice

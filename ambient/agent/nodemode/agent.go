@@ -13,6 +13,7 @@ import (
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
+	"github.com/meshcni/meshcni/ambient/agent/internal/tally"
 	"github.com/meshcni/meshcni/internal/notice"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
@@ -71,6 +72,7 @@ func New(o Options) (*Agent, error) {
 		return fail(err)
 	}
 	a.host.watch = a.watch
+	a.host.tally = tally.New(a.host.counter())
 	a.openProbes()
 	return a, nil
 }
@@ -190,6 +192,11 @@ func (a *Agent) lookAtAll() {
 // work does what is due, and returns when the next thing is.
 func (a *Agent) work(ctx context.Context) time.Time {
 	for ctx.Err() == nil {
+		if a.host.tally.Changed(ctx) {
+			a.mu.Lock()
+			a.hostDueLocked(calm)
+			a.mu.Unlock()
+		}
 		e, onHost, next := a.take()
 		switch {
 		case onHost:
@@ -204,6 +211,9 @@ func (a *Agent) work(ctx context.Context) time.Time {
 		case e != nil:
 			a.pass(ctx, e)
 		default:
+			if count := a.host.tally.Next(); !count.IsZero() && count.Before(next) {
+				next = count
+			}
 			return next
 		}
 	}
@@ -246,7 +256,7 @@ func (a *Agent) report(err error) {
 	a.mu.Lock()
 	a.proxyState.err = err
 	switch {
-	case errors.Is(err, ErrSettings), errors.Is(err, errIntruder): // nothing else is wrong
+	case errors.Is(err, ErrSettings), errors.Is(err, errRulesStand): // nothing else is wrong
 		a.hostDueLocked(a.options.SettingsRound)
 	case err != nil:
 		a.hostDueLocked(a.failures.Next(time.Now()))

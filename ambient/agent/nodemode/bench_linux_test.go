@@ -15,7 +15,6 @@ import (
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent"
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/testing/sandboxtest"
 )
 
 // The limits of what the agent keeps for each pod at rest: those of the capture in the pods.
@@ -90,10 +89,9 @@ const (
 )
 
 // BenchmarkHeal flushes all rules of the host while a pod is meshed, as a reload of firewalld does,
-// and waits until the rules and the members are there again. iptables-legacy is not among the
-// dataplanes, since the kernel gives no notice of its rules.
+// and waits until the rules and the members are there again.
 func BenchmarkHeal(b *testing.B) {
-	for _, name := range []string{"nftables", "iptables-nft"} {
+	for _, name := range []string{"nftables", "iptables-nft", "iptables-legacy"} {
 		n := newNode(b, backends(b)[name])
 		proxy, _ := n.proxy()
 		web := n.pod()
@@ -109,7 +107,7 @@ func BenchmarkHeal(b *testing.B) {
 		var took []float64
 		for range heals {
 			before, began := healed.Load(), time.Now()
-			sandboxtest.Run(b, n.options.Host.File(), "", "nft", "flush", "ruleset")
+			n.flushHost(name)
 			n.await("the rules are back", func() bool { return healed.Load() > before && len(n.members()) == len(web.Addresses) })
 			took = append(took, float64(time.Since(began))/float64(time.Millisecond))
 		}

@@ -19,6 +19,7 @@ import (
 // looks for the proxy's listeners. The error may be about a proxy that is not used yet, while the
 // host is right.
 func (a *Agent) keepHost(ctx context.Context) error {
+	uncounted := a.host.tally.Begin(ctx)
 	unfound, err := a.reopen(ctx)
 	if err == nil && a.mayClear() {
 		err = unfound // nothing of the agent is to be left in that namespace
@@ -36,9 +37,17 @@ func (a *Agent) keepHost(ctx context.Context) error {
 		return err // and nothing was seen of the proxy
 	}
 	if err = errors.Join(unfound, err, a.look(), unusable, a.takeOver(ctx), a.host.lookAtClash(ctx)); err == nil {
-		err = errors.Join(a.host.settings.err(), a.host.intruders.err())
+		err = errors.Join(a.host.settings.err(), a.host.intruders.err(), a.unnoticed(uncounted))
 	}
 	return err
+}
+
+// unnoticed says what a failed count means.
+func (a *Agent) unnoticed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w, but what other programs change may go unnoticed for %s: %w", errRulesStand, a.options.Round, err)
 }
 
 // look looks for the proxy's listeners. All pods look again when that is news.

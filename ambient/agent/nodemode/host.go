@@ -13,6 +13,7 @@ import (
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/agent"
+	"github.com/meshcni/meshcni/ambient/agent/internal/tally"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/netfacts"
 	"github.com/meshcni/meshcni/internal/notice"
@@ -23,6 +24,7 @@ import (
 type host struct {
 	o       *Options
 	watch   *notice.Watch
+	tally   *tally.Tally // of the node's rules and members
 	members members
 	probes  probes
 
@@ -230,7 +232,24 @@ func (h *host) keep(
 	if changed {
 		err = h.o.Dataplane.Apply(ctx, in, plan)
 	}
+	if changed && err == nil && key == hostKey {
+		h.tally.Recount(ctx)
+	}
 	return seen, changed, err
+}
+
+// counter returns what counts the node's rules and members of which the kernel sends no notice; nil
+// if it sends one of all.
+func (h *host) counter() func(context.Context) (string, error) {
+	tallier, is := h.o.Dataplane.(agent.Tallier)
+	if !is {
+		return nil
+	}
+	var sets []interception.SetName
+	for _, family := range families() {
+		sets = append(sets, ambient.MeshedSet(family), ambient.FormerCapture{}.SharedSet(family))
+	}
+	return func(ctx context.Context) (string, error) { return tallier.Tally(ctx, h.o.Host, h.o.Owner, sets...) }
 }
 
 // see reads the members of the sets, and changes nothing.

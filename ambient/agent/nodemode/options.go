@@ -17,7 +17,8 @@ import (
 // Options are what an [Agent] works with. Required are Dataplane, Sets, Finder, Feed, Annotator,
 // State, Owner, Policy with a proxy, Vocabulary, Numbers and Host.
 type Options struct {
-	// Dataplane applies the plans, and Sets edits the sets of [ambient.NodePlan].
+	// Dataplane applies the plans, and Sets edits the sets of [ambient.NodePlan]. If Dataplane is an
+	// [agent.Tallier], other programs' changes are noticed as with [agent.Options].Dataplane.
 	Dataplane interception.Dataplane
 	Sets      agent.SetEditor
 	// Finder finds the namespace of the proxy's pod.
