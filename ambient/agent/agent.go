@@ -54,10 +54,10 @@ type Options struct {
 	Socket string
 	// Proxy are the settings of the server for the proxy. Its Observe may be nil.
 	Proxy zds.Options
-	// Dataplane applies the plans. One that writes rules or sets of whose changes the kernel sends no
-	// notice should be a [Tallier]: the agent then counts those on the Host, up to three times a
-	// second, and finds within a second what other programs have changed. Otherwise it finds that in
-	// the next round.
+	// Dataplane applies the plans. If the kernel sends no notice when its rules or sets change, it
+	// should be a [Tallier]: the agent then counts those on the Host, up to three times a second, and
+	// usually finds within a second what other programs have changed. Otherwise it finds that in the
+	// next round.
 	Dataplane interception.Dataplane
 	// Finder finds the namespaces that no plugin has handed over.
 	Finder Finder
@@ -120,9 +120,9 @@ type Options struct {
 	// Observe is called, from several goroutines, before each step, after each failure, when a pod is
 	// as wanted, and at last when the agent does not deal with it any more. It may be nil.
 	Observe func(Pod)
-	// ObserveHost is called when the host's rules cannot be kept, or not be counted ([Tallier]), or
-	// those of Istio's agent cannot be removed ([ErrUpstream]), and with nil when they can again. The
-	// agent goes on trying by itself. It may be nil.
+	// ObserveHost is called when the host's rules cannot be kept, or cannot be counted
+	// ([ErrUncounted]), or those of Istio's agent cannot be removed ([ErrUpstream]), and with nil when
+	// they can again. The agent goes on trying by itself. It may be nil.
 	ObserveHost func(error)
 	// Held returns the step beyond which a pod, by its UID, must not go yet, while its node changes
 	// the form of capture ([ambient.Wanted].Held). A retiring agent asks it about pods that leave,

@@ -134,8 +134,8 @@ func (s *sets) await(ctx context.Context, round, again <-chan time.Time) (look b
 	}
 }
 
-// counter returns what counts the rules and members of which the kernel sends no notice; nil if it
-// sends one of all.
+// counter returns what counts the rules and members of which the kernel sends no notice; nil if the
+// dataplane cannot count.
 func (s *sets) counter() func(context.Context) (string, error) {
 	o := s.options
 	tallier, is := o.Dataplane.(Tallier)
@@ -152,7 +152,7 @@ func (s *sets) unnoticed(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("the host's rules stand, but what other programs change may go unnoticed for %s: %w", s.options.Round, err)
+	return fmt.Errorf("%w for %s: %w", ErrUncounted, s.options.Round, err)
 }
 
 // afterFailure returns a channel that has a value when to look again; nil without a failure.
@@ -220,6 +220,7 @@ func (s *sets) branch(ctx context.Context, addresses []netip.Addr) error {
 	if err != nil || slices.Equal(found, known) {
 		return err
 	}
+	defer s.nudge() // keep goes by the new plan
 	return s.refresh(ctx)
 }
 

@@ -147,6 +147,11 @@ func (s surroundings) withoutNotices(err error) {
 
 // observeHost is told how the host is.
 func (s surroundings) observeHost(err error) {
+	if errors.Is(err, agent.ErrUncounted) { // the rules stand
+		s.report.host(nil)
+		s.log.Warn("changes of the host's rules by other programs are found in rounds only", "error", err)
+		return
+	}
 	s.report.host(err)
 	if err != nil {
 		s.log.Error("the host's rules are not as they should be", "error", err)

@@ -205,11 +205,12 @@ func (d *Dataplane) UpdateSet(
 	return nil
 }
 
-// Tally counts what the owner has in ns and the kernel sends no notice of when another program
-// changes it: the rules in the owner's chains of iptables-legacy, with the jumps to these chains,
-// and the members of those of the sets that are live sets of addresses. Different results mean that
+// Tally counts those things of the owner in ns whose changes the kernel does not announce: the
+// rules in the owner's chains of iptables-legacy, with the jumps to these chains, and the members
+// of the named sets, as far as these are live sets of addresses. Different results mean that
 // something has changed in between; a rule or member in another one's place goes unnoticed. The
-// result is empty if there is nothing to count. On 32-bit systems Tally counts sets alone.
+// result is empty if there is nothing to count. A table whose layout is unknown, as on 32-bit
+// systems, is not counted.
 //
 // Tally starts no program, and loads no module of the kernel. It waits for no other call: beside
 // one that changes ns it may count half a change. It needs the privileges of Apply; rules that this

@@ -36,8 +36,7 @@ func (d *Dataplane) tally(
 // tallyAttempts bounds how often tallyLegacy reads tables that other programs change meanwhile.
 const tallyAttempts = 3
 
-// tallyLegacy counts the rules in the owner's chains, and the jumps to them. Tables of an unknown
-// layout are for the programs of iptables.
+// tallyLegacy counts the rules in the owner's chains, and the jumps to them.
 func (d *Dataplane) tallyLegacy(in *os.File, owner interception.Owner) (tally string, err error) {
 	if d.options.Flavour == NFT {
 		return "", nil
@@ -46,9 +45,6 @@ func (d *Dataplane) tallyLegacy(in *os.File, owner interception.Owner) (tally st
 		if tally, err = readTally(in, prefix(owner)); !errors.Is(err, unix.EAGAIN) {
 			break
 		}
-	}
-	if errors.Is(err, errLayout) {
-		return "", nil
 	}
 	return tally, err
 }
@@ -64,13 +60,15 @@ func readTally(in *os.File, prefix string) (string, error) {
 	}
 	var tally strings.Builder
 	for _, family := range families() {
-		chains, err := legacyChains(in, family, tables[family])
-		if err != nil {
-			return "", err
-		}
-		for _, c := range chains {
-			if strings.HasPrefix(c.name, prefix) {
-				fmt.Fprintln(&tally, family, c.table, c.name, c.uses)
+		for _, table := range tables[family] {
+			chains, err := legacyChains(in, family, []string{table})
+			if err != nil && !errors.Is(err, errLayout) {
+				return "", err
+			}
+			for _, c := range chains {
+				if strings.HasPrefix(c.name, prefix) {
+					fmt.Fprintln(&tally, family, c.table, c.name, c.uses)
+				}
 			}
 		}
 	}
@@ -96,14 +94,14 @@ func (d *Dataplane) tallySets(ns *interception.Netns, owner interception.Owner, 
 			if err != nil {
 				return "", err
 			}
-			header, err := socket.Header(name)
+			h, err := socket.Header(name)
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, interception.ErrUnsupported) {
 				continue
 			}
 			if err != nil {
 				return "", err
 			}
-			tally += fmt.Sprintln(name, header)
+			tally += fmt.Sprintln(name, h.Type, h.Family, h.Comments, h.Members)
 		}
 	}
 	return tally, nil

@@ -67,6 +67,19 @@ func TestTally(t *testing.T) {
 	}
 }
 
+// TestTallyByDefault counts the rules of either flavour by a dataplane that is given none.
+func TestTallyByDefault(t *testing.T) {
+	t.Parallel()
+	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
+		t.Helper()
+		h := newHolding(t, flavour, interception.IPv4)
+		want := h.tally(t)
+		if got, err := dataplane(t, iptables.Options{}).Tally(t.Context(), h.Netns, "mesh-test", "pods"); got != want || got == "" || err != nil {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+	})
+}
+
 // TestTallyOfNothing counts in a namespace without rules and sets.
 func TestTallyOfNothing(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent"
 	"github.com/meshcni/meshcni/ambient/agent/internal/roster"
 	"github.com/meshcni/meshcni/ambient/agent/internal/tally"
 	"github.com/meshcni/meshcni/internal/notice"
@@ -256,7 +257,7 @@ func (a *Agent) report(err error) {
 	a.mu.Lock()
 	a.proxyState.err = err
 	switch {
-	case errors.Is(err, ErrSettings), errors.Is(err, errRulesStand): // nothing else is wrong
+	case errors.Is(err, ErrSettings), errors.Is(err, errIntruder), errors.Is(err, agent.ErrUncounted): // nothing else is wrong
 		a.hostDueLocked(a.options.SettingsRound)
 	case err != nil:
 		a.hostDueLocked(a.failures.Next(time.Now()))

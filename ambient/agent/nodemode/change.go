@@ -3,6 +3,7 @@
 package nodemode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/ambient"
+	"github.com/meshcni/meshcni/ambient/agent"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podnetns"
 )
@@ -37,7 +39,7 @@ func (a *Agent) keepHost(ctx context.Context) error {
 		return err // and nothing was seen of the proxy
 	}
 	if err = errors.Join(unfound, err, a.look(), unusable, a.takeOver(ctx), a.host.lookAtClash(ctx)); err == nil {
-		err = errors.Join(a.host.settings.err(), a.host.intruders.err(), a.unnoticed(uncounted))
+		err = cmp.Or(errors.Join(a.host.settings.err(), a.host.intruders.err()), a.unnoticed(uncounted))
 	}
 	return err
 }
@@ -47,7 +49,7 @@ func (a *Agent) unnoticed(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w, but what other programs change may go unnoticed for %s: %w", errRulesStand, a.options.Round, err)
+	return fmt.Errorf("%w for %s: %w", agent.ErrUncounted, a.options.Round, err)
 }
 
 // look looks for the proxy's listeners. All pods look again when that is news.

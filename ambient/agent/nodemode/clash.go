@@ -73,7 +73,7 @@ func (h *host) clashOnHost(ctx context.Context, p ambient.NodeProxy, netns *inte
 func (h *host) noteClash(err error) error {
 	switch {
 	case errors.Is(err, ErrClash):
-		h.intruders[clashKey], err = fmt.Errorf("%w: %w", errRulesStand, err), nil
+		h.intruders[clashKey], err = fmt.Errorf("%w: %w", errIntruder, err), nil
 	case err == nil:
 		delete(h.intruders, clashKey)
 	}

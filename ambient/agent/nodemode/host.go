@@ -239,7 +239,7 @@ func (h *host) keep(
 }
 
 // counter returns what counts the node's rules and members of which the kernel sends no notice; nil
-// if it sends one of all.
+// if the dataplane cannot count.
 func (h *host) counter() func(context.Context) (string, error) {
 	tallier, is := h.o.Dataplane.(agent.Tallier)
 	if !is {

@@ -12,9 +12,9 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// errRulesStand is wrapped by an error that is not about the agent's own rules, such as one about
-// what another program has beside them.
-var errRulesStand = errors.New("the rules stand")
+// errIntruder is wrapped by an error about something of another program that the agent leaves alone
+// beside its own rules.
+var errIntruder = errors.New("the rules stand")
 
 // intrusions are errors about routes of other programs in the mesh's own tables, by namespace, and
 // about what else other programs use of the mesh's on the host (clashKey).
@@ -33,7 +33,7 @@ func (i intrusions) note(key string, in *interception.Netns, seen interception.S
 	}
 	if len(routes) > 0 {
 		i[key] = fmt.Errorf("%w: %w: in %s, another program has added to a routing table of the mesh: %s: remove it, and have that "+
-			"program use another table", errRulesStand, ErrClash, in, strings.Join(routes, "; "))
+			"program use another table", errIntruder, ErrClash, in, strings.Join(routes, "; "))
 	}
 }
 

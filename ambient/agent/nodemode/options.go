@@ -82,8 +82,8 @@ type Options struct {
 	// wanted, and at last when the agent does not deal with it any more. It may be nil.
 	Observe func(agent.Pod)
 	// ObserveHost is called when the host's rules, or those of the proxy's namespace, cannot be
-	// kept, or no proxy can be had, and with nil when they can again. The agent goes on trying by
-	// itself. It may be nil.
+	// kept, or the former cannot be counted ([agent.ErrUncounted]), or no proxy can be had, and with
+	// nil when they can again. The agent goes on trying by itself. It may be nil.
 	ObserveHost func(error)
 	// ObserveProxy is called when the proxy that gets new connections has its listeners, and when it
 	// no longer has them. It may be nil.

@@ -23,9 +23,10 @@ type Tally struct {
 	count func(context.Context) (string, error)
 
 	mu       sync.Mutex
-	base     string    // the count before the caller's last look
+	base     string    // the count before the caller's last look, or after its last change
 	known    bool      // and it succeeded
 	due      time.Time // of the next count; zero before the first one
+	retry    time.Time // the end of the pause after a count that failed
 	again    time.Time // when to look after an own change; zero if there was none since the last look
 	failures upkeep.Series
 	changes  upkeep.Series
@@ -58,7 +59,10 @@ func (t *Tally) Begin(ctx context.Context) (err error) {
 func (t *Tally) begin(ctx context.Context) (err error) {
 	began := time.Now()
 	if t.base, err = t.count(ctx); err != nil {
-		t.known, t.due = false, time.Now().Add(t.failures.Next(time.Now()))
+		if now := time.Now(); t.known || !now.Before(t.retry) { // otherwise the pause goes on
+			t.retry = now.Add(t.failures.Next(now))
+		}
+		t.known, t.due = false, t.retry
 		return err
 	}
 	t.known = true

@@ -167,6 +167,10 @@ func TestFailures(t *testing.T) {
 				t.Errorf("got the error %v", err)
 			}
 			wantPause(t, tally, pause*time.Second)
+			if err := tally.Begin(t.Context()); !errors.Is(err, c.err) { // for another reason
+				t.Errorf("got the error %v", err)
+			}
+			wantPause(t, tally, pause*time.Second)
 			await(t, tally)
 			asked := c.asked
 			want(t, tally, true)

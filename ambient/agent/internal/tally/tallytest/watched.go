@@ -32,7 +32,7 @@ type Watched struct {
 
 	mu     sync.Mutex
 	fails  bool
-	recent [2]string // the last counts, the latest one first
+	recent [3]string // the last counts, the latest one first
 	again  func() (string, error)
 }
 
@@ -61,14 +61,14 @@ func (w *Watched) Tally(
 		return "", nil
 	}
 	tally, err = tallier.Tally(ctx, ns, owner, sets...)
-	w.recent = [2]string{tally, w.recent[0]}
+	w.recent = [3]string{tally, w.recent[0], w.recent[1]}
 	w.again = func() (string, error) { return tallier.Tally(context.WithoutCancel(ctx), ns, owner, sets...) }
 	return tally, err
 }
 
-// Settled reports whether the last two counts are what a count returns now: the agent knows then of
-// all changes so far, its own among them, and notices the next one. Without a [Tallier] the kernel
-// tells of each.
+// Settled reports whether the last three counts are what a count returns now. At most the first two
+// of these belong to a look of the agent: it knows of all changes so far, its own among them, has
+// looked, and notices the next one. Without a [Tallier] the kernel tells of each.
 func (w *Watched) Settled() bool {
 	if _, is := w.Backend.(Tallier); !is {
 		return true
@@ -79,5 +79,5 @@ func (w *Watched) Settled() bool {
 		return false
 	}
 	now, err := w.again()
-	return err == nil && now != "" && w.recent == [2]string{now, now}
+	return err == nil && now != "" && w.recent == [3]string{now, now, now}
 }
