@@ -28,7 +28,7 @@ type agent struct {
 func (n node) agentCommand(ctx context.Context, settings string, log *os.File) *exec.Cmd {
 	command := exec.CommandContext(ctx, filepath.Join(n.image(), "node-ambient"),
 		"-feed="+n.feedSocket(), "-events="+n.eventSocket(), "-proxy="+n.proxySocket(),
-		"-journal="+filepath.Join(n.runDir(), "ambient"), "-netns="+n.netnsDir(), "-results="+filepath.Join(n.cacheDir(), "results"),
+		"-journal="+n.ambientDir(), "-netns="+n.netnsDir(), "-results="+filepath.Join(n.cacheDir(), "results"),
 		"-settings="+settings, "-log-level=DEBUG")
 	command.Env = []string{"PATH=" + os.Getenv("PATH")} // of iptables, where nftables does not serve
 	command.Stderr = log

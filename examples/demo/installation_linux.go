@@ -103,7 +103,8 @@ func (d *demonstration) uninstall(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if err := d.node.daemonCommand(ctx, d.api.Listener.Addr(), log, "uninstall").Run(); err != nil {
-		return "", err
+		said, unread := os.ReadFile(log.Name())
+		return "", errors.Join(fmt.Errorf("%w, after it said:\n%s", err, bytes.TrimSpace(said)), unread)
 	}
 	marker := d.plugin() + ".uninstalled"
 	return fmt.Sprintf("%s is as it was, byte for byte (%d bytes); binary and kubeconfig are gone; %s says so",

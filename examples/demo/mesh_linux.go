@@ -11,10 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/meshcni/meshcni/ambient"
 	"github.com/meshcni/meshcni/ambient/ambienttest"
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/internal/testing/sandbox"
 )
 
@@ -219,6 +221,9 @@ func (m *mesh) awaitRest(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := m.awaitForgotten(ctx); err != nil {
+		return "", err
+	}
 	if err := m.agent.stop(); err != nil {
 		return "", err
 	}
@@ -227,4 +232,22 @@ func (m *mesh) awaitRest(ctx context.Context) (string, error) {
 	}
 	detail := fmt.Sprintf("no rule is left after %s; the connections from before the enrolment are still open", duration(took))
 	return detail, m.nothingLeft(ctx)
+}
+
+// awaitForgotten waits until node-ambient has no record of a pod: it removes that after the status.
+func (m *mesh) awaitForgotten(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, restoredWithin)
+	defer cancel()
+	records := journal.Journal{Directory: m.node.ambientDir()}
+	for again := time.Tick(time.Millisecond); ; {
+		recorded, err := records.Attachments()
+		if err != nil || len(recorded) == 0 {
+			return err
+		}
+		select {
+		case <-again:
+		case <-ctx.Done():
+			return fmt.Errorf("node-ambient still has records of %d pods that are withdrawn after %s", len(recorded), restoredWithin)
+		}
+	}
 }

@@ -43,6 +43,9 @@ func (n node) logs() string              { return n.path("logs") }
 func (n node) conflist() string          { return filepath.Join(n.netDir(), "10-bridge.conflist") }
 func (n node) kubeconfig() string        { return filepath.Join(n.runDir(), "istio-cni-kubeconfig") }
 
+// ambientDir is the directory of node-ambient's records.
+func (n node) ambientDir() string { return filepath.Join(n.runDir(), "ambient") }
+
 // The sockets of ambient mode.
 func (n node) feedSocket() string  { return filepath.Join(n.runDir(), "node-watcher", "feed.sock") }
 func (n node) eventSocket() string { return filepath.Join(n.runDir(), "pluginevent.sock") }
