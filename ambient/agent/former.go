@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/meshcni/meshcni/interception"
@@ -15,18 +14,6 @@ import (
 type Chooser interface {
 	HasFormer(ctx context.Context, ns *interception.Netns, owner interception.Owner) (bool, error)
 }
-
-// Tallier counts those things of the owner in a namespace whose changes the kernel does not
-// announce: rules, and members of the named sets, as far as these exist. Different results mean a
-// change, and "" that there is nothing of the kind. The dataplanes of packages iptables and choice
-// do.
-type Tallier interface {
-	Tally(ctx context.Context, ns *interception.Netns, owner interception.Owner, sets ...interception.SetName) (string, error)
-}
-
-// ErrUncounted means that a [Tallier] fails. The host's rules stand, and what other programs change
-// is found in the next round at the latest.
-var ErrUncounted = errors.New("what other programs change on the host may go unnoticed")
 
 // move has the plan of a pod that is as wanted written anew if it stands where another dataplane
 // has written it: the node prefers another one than when the pod was enrolled. The new rules come

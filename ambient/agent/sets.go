@@ -5,7 +5,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
@@ -132,27 +131,6 @@ func (s *sets) await(ctx context.Context, round, again <-chan time.Time) (look b
 			return false
 		}
 	}
-}
-
-// counter returns what counts the rules and members of which the kernel sends no notice; nil if the
-// dataplane cannot count.
-func (s *sets) counter() func(context.Context) (string, error) {
-	o := s.options
-	tallier, is := o.Dataplane.(Tallier)
-	if !is {
-		return nil
-	}
-	return func(ctx context.Context) (string, error) {
-		return tallier.Tally(ctx, o.Host, o.Owner, ambient.ProbeSet(interception.IPv4), ambient.ProbeSet(interception.IPv6))
-	}
-}
-
-// unnoticed says what a failed count means.
-func (s *sets) unnoticed(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%w for %s: %w", ErrUncounted, s.options.Round, err)
 }
 
 // afterFailure returns a channel that has a value when to look again; nil without a failure.

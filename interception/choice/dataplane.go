@@ -159,9 +159,10 @@ func (d *Dataplane) UpdateSet(
 	return errors.Join(absent...)
 }
 
-// Tally is that of the first candidate, and empty if that has none, as package nftables: the kernel
-// sends a notice of each change there. What another candidate has written, as the first one could
-// not, is not counted.
+// Tally returns the first candidate's count of what the owner has in ns, as package iptables
+// describes it. The count is empty if the first candidate has no method Tally: the dataplane of
+// package nftables needs none, since the kernel sends a notice of each change. Tally does not count
+// rules that a later candidate wrote because the first one could not.
 func (d *Dataplane) Tally(
 	ctx context.Context, ns *interception.Netns, owner interception.Owner, sets ...interception.SetName,
 ) (string, error) {

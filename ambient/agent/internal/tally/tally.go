@@ -79,7 +79,7 @@ func (t *Tally) await(began time.Time) {
 
 // Recount counts again after the caller has changed something. The caller is also to look once
 // more, since another program may undo the change before this count. If each look changes
-// something, the pauses before the next one grow. A count that fails is as one of Begin.
+// something, the pauses before the next one grow. A failed count has the same effect as in Begin.
 func (t *Tally) Recount(ctx context.Context) {
 	if t.count == nil {
 		return
