@@ -469,3 +469,24 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 		t.Errorf("the outages are logged %d times, want twice:\n%s", got, &out)
 	}
 }
+
+// TestUncountedHostIsRight has a count fail: that is no error of the host, and hides none of the
+// other agent while pods move.
+func TestUncountedHostIsRight(t *testing.T) {
+	t.Parallel()
+	r := &reporter{to: new(bytes.Buffer), log: slog.New(slog.DiscardHandler)}
+	hosts := &hostErrors{tell: surroundings{report: r, log: r.log}.observeHost}
+	former, present := hosts.of(0), hosts.of(1)
+	want := func(what, want string) {
+		t.Helper()
+		if got := r.hostError(); got != want {
+			t.Errorf("%s: the host's error is %q, want %q", what, got, want)
+		}
+	}
+	former(agent.ErrUncounted)
+	want("a failed count", "")
+	present(errors.New("refused"))
+	want("another agent's error, too", "refused")
+	present(nil)
+	want("that error has ended", "")
+}

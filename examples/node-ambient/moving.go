@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -153,6 +154,8 @@ func (h *hostErrors) of(one int) func(error) {
 			return
 		}
 		h.errs[one] = err
-		h.tell(errors.Join(h.errs[:]...))
+		isUncounted := func(err error) bool { return errors.Is(err, agent.ErrUncounted) }
+		wrong := slices.DeleteFunc(slices.Clone(h.errs[:]), isUncounted) // a failed count must not hide it
+		h.tell(cmp.Or(errors.Join(wrong...), errors.Join(h.errs[:]...)))
 	}
 }
