@@ -44,7 +44,7 @@ func (p nodePlanner) capture() {
 		p.proxied()
 	}
 	c := p.builder.Mangle("capture")
-	c.Entry(interception.Prerouting, p.hooked(opening()), "connections that pods open")
+	c.EntryAt(interception.Prerouting, nodeFirst, p.hooked(opening()), "connections that pods open")
 	if p.isWired() {
 		c.Do("outbound.wire", interception.Match{In: p.wires}, interception.Return{}, whyProxied)
 	}
@@ -69,13 +69,13 @@ func (p nodePlanner) proxied() {
 	hook := p.hooked(interception.L4{})
 	hook.In = p.wires
 	raw := p.builder.Raw("apart")
-	raw.Entry(interception.Prerouting, hook, "what the proxy sends")
+	raw.EntryAt(interception.Prerouting, nodeFirst, hook, "what the proxy sends")
 	for _, of := range p.wired() {
 		zone := interception.SetZone{Zone: of.Zone, Direction: interception.DirectionOriginal}
 		raw.Do(interception.RuleID(of.wireID("proxy.zone")), of.sent(), zone, "connections of the proxy are told from equal ones of its clients")
 	}
 	c := p.builder.Mangle("proxied")
-	c.Entry(interception.Prerouting, hook, "what the proxy sends")
+	c.EntryAt(interception.Prerouting, nodeFirst, hook, "what the proxy sends")
 	for _, of := range p.wired() {
 		opens := of.sent()
 		opens.L4, opens.Direction = interception.TCP(), interception.DirectionOriginal
@@ -96,7 +96,7 @@ func (p proxyNumbers) sent() interception.Match {
 func (p nodePlanner) captured() {
 	c := p.builder.Mangle("captured")
 	hook := p.marked(p.hooked(interception.L4{}), p.Opened, p.Outbound.Mark)
-	c.Entry(interception.Prerouting, hook, "connections that were captured, or opened by the proxy")
+	c.EntryAt(interception.Prerouting, nodeFirst, hook, "connections that were captured, or opened by the proxy")
 	if p.isWired() {
 		c.Do("proxy.passes", interception.Match{In: p.wires}, interception.Return{}, whyProxied)
 		for _, of := range p.wired() {
@@ -119,7 +119,8 @@ func (p nodePlanner) answered() {
 		return
 	}
 	c := p.builder.Mangle("answered")
-	c.Entry(interception.Output, p.marked(p.hooked(interception.L4{}), p.Opened), "connections that the proxy opened to the node itself")
+	hook := p.marked(p.hooked(interception.L4{}), p.Opened)
+	c.EntryAt(interception.Output, nodeFirst, hook, "connections that the proxy opened to the node itself")
 	for _, of := range p.wired() {
 		answer := interception.Match{ConnMark: interception.Is(of.Opened), Direction: interception.DirectionReply}
 		c.Do(interception.RuleID(of.wireID("node.answer")), answer, interception.SetMark{Mark: of.Replies.Mark}, whyReplies)

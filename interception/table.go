@@ -98,8 +98,9 @@ type Entry struct {
 	// Hook is the hook that holds the jump.
 	Hook Hook
 	// Offset moves the jump before others in the hook (negative) or after them (positive): it is
-	// added to the table's priority in that hook. iptables has no priorities; its backend puts a
-	// negative offset first and every other one last.
+	// added to the table's priority in that hook. iptables has no priorities; its backend keeps the
+	// jumps of a table's hook together, in the order of their offsets: before those of other
+	// programs if one offset is negative, and else after them.
 	Offset int32
 	// Match narrows the jump.
 	Match Match

@@ -154,15 +154,17 @@ func TestCrowdedOtherPrograms(t *testing.T) {
 	})
 }
 
-// TestFirstBesideOthers applies a plan that needs a record before its rules: jumps that go ahead of
-// those of others do, however little of these has been read.
+// TestFirstBesideOthers applies a plan that needs a record before its rules: the jumps of a hook go
+// ahead of those of others if one of them has to, however little of these has been read. In another
+// hook they go last.
 func TestFirstBesideOthers(t *testing.T) {
 	t.Parallel()
 	plan := build(t, "mesh-test", func(b *interception.Builder) {
 		b.Sysctl(interception.Sysctl{ID: "a.sysctl", Key: "ipv4/ip_default_ttl", Value: 65, Why: "a former value to remember"})
 		b.NAT("first").EntryAt(interception.Output, -2, interception.Match{}, "before all others")
 		b.NAT("second").EntryAt(interception.Output, -1, interception.Match{}, "and then this")
-		b.NAT("last").Entry(interception.Output, interception.Match{}, "after all others")
+		b.NAT("third").EntryAt(interception.Output, 1, interception.Match{}, "beside these")
+		b.NAT("last").EntryAt(interception.Prerouting, 1, interception.Match{}, "after all others")
 	})
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
 		t.Helper()
@@ -170,14 +172,20 @@ func TestFirstBesideOthers(t *testing.T) {
 		if err := dataplane(t, iptables.Options{Flavour: flavour}).Apply(t.Context(), ns.Netns, plan); err != nil {
 			t.Fatal(err)
 		}
-		var got []string
-		for line := range strings.Lines(ns.rules(t, flavour)) {
-			if words := strings.Fields(line); slices.Contains(words, "-A") && slices.Contains(words, "OUTPUT") && strings.HasPrefix(line, "iptables") {
-				got = append(got, words[len(words)-1])
+		rules := ns.rules(t, flavour)
+		for hook, want := range map[string][]string{
+			"OUTPUT": {"MESH-TEST_FIRST", "MESH-TEST_SECOND", "MESH-TEST_THIRD", "CROWD"}, "PREROUTING": {"CROWD", "MESH-TEST_LAST"},
+		} {
+			var got []string
+			for line := range strings.Lines(rules) {
+				words := strings.Fields(line)
+				if slices.Contains(words, "-A") && slices.Contains(words, hook) && strings.HasPrefix(line, "iptables") {
+					got = append(got, words[len(words)-1])
+				}
 			}
-		}
-		if want := []string{"MESH-TEST_FIRST", "MESH-TEST_SECOND", "CROWD", "MESH-TEST_LAST"}; !slices.Equal(got, want) {
-			t.Errorf("the hook leads to %q, want %q", got, want)
+			if !slices.Equal(got, want) {
+				t.Errorf("the hook %s leads to %q, want %q", hook, got, want)
+			}
 		}
 	})
 }

@@ -22,10 +22,10 @@ import (
 //
 // The text is for a namespace that has nothing of the owner, because -N creates the chains. Loading
 // it again fails at the first table, which the tools commit as a whole, and changes nothing; -A
-// therefore never adds a second copy of a hook's jumps. The jumps come after existing rules, except
-// that those of an [interception.Entry] with a negative Offset come first. The tables are in the
-// order in which they run in a hook. A table whose entries are all for the other family is left
-// out, because nothing would lead into it. The text may be empty.
+// therefore never adds a second copy of a hook's jumps. The jumps come after existing rules, or
+// before them if an [interception.Entry] of that table and hook has a negative Offset. The tables
+// are in the order in which they run in a hook. A table whose entries are all for the other family
+// is left out, because nothing would lead into it. The text may be empty.
 //
 // Rules of the other family are left out. Where iptables takes one value and the plan has a list, a
 // rule becomes several with the same comment, of which a packet matches at most one:

@@ -63,8 +63,10 @@ func (x *xtables) table(t interception.Table) error {
 	}
 	entries := slices.Clone(t.Entries)
 	slices.SortStableFunc(entries, func(a, b interception.Entry) int { return cmp.Compare(a.Offset, b.Offset) })
+	first := map[interception.Hook]bool{} // whether the least offset of the hook is negative
 	for _, e := range entries {
-		jump := xtEntry{hook: e.Hook, first: e.Offset < 0}
+		first[e.Hook] = first[e.Hook] || e.Offset < 0
+		jump := xtEntry{hook: e.Hook, first: first[e.Hook]}
 		r := lower.Rule{ID: e.ID, Why: e.Why, Match: e.Match, Action: interception.Jump{Chain: e.Chain}, Comment: e.Comment()}
 		if _, err := x.rule(&jump.xtChain, r); err != nil {
 			return err

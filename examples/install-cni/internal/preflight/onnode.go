@@ -72,6 +72,18 @@ func (v View) calicoOnNode() (all []Finding) {
 		f.Do += "; or " + inPod
 		all = append(all, f)
 	}
+	if len(all) > 0 || !v.ByIPTables {
+		return all
+	}
+	ofCalico := func(l Link) bool { return strings.HasPrefix(l.Name, "cali") }
+	if i := slices.IndexFunc(v.Links, ofCalico); i >= 0 {
+		all = append(all, Finding{
+			CalicoOrder, "iptables writes the rules of the mesh, and the link " + v.Links[i].Name + " is Calico's, whose Felix moves its own rules " +
+				"before all others and accepts packets of known connections there: captured connections are then refused or bypass the proxy",
+			"set chainInsertMode: Append in Calico's FelixConfiguration, or dataplane=nftables for the mesh where the kernel has nf_tables. " +
+				"If Felix is set so already, or writes no rules by iptables, ignore this",
+		})
+	}
 	return all
 }
 

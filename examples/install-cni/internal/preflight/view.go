@@ -21,6 +21,8 @@ type View struct {
 	Standing collision.Standing
 	// EarlyDemux reports that net.ipv4.tcp_early_demux is on.
 	EarlyDemux bool
+	// ByIPTables reports that iptables writes the rules, in the chains of other programs.
+	ByIPTables bool
 	// Missing are what the kernel and the programs lack, for each way to write rules. It is empty if
 	// one way works.
 	Missing []string
@@ -79,6 +81,8 @@ const (
 	CiliumDatapath Code = "cilium-datapath"
 	// CalicoEBPF: Calico's programs bypass the host's rule for probes.
 	CalicoEBPF Code = "calico-ebpf"
+	// CalicoOrder: Calico's rules come before those of the mesh in iptables' chains.
+	CalicoOrder Code = "calico-order"
 	// TerwayDatapath: the links of Terway bypass the host's rules.
 	TerwayDatapath Code = "terway-datapath"
 	// BranchENI: pods have network interfaces of their own in AWS (security groups for pods).

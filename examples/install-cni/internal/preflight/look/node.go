@@ -108,9 +108,10 @@ func kernel(ctx context.Context, v *preflight.View, o Options) error {
 	return nil
 }
 
-// try adds what each candidate lacks for a plan, if none can apply it.
+// try notes whether iptables applies a plan, or what each candidate lacks if none can apply it.
 func try(ctx context.Context, v *preflight.View, plan *interception.Plan, candidates []choice.Candidate) error {
-	_, err := choice.Choose(ctx, plan, choice.Options{}, candidates...)
+	chosen, err := choice.Choose(ctx, plan, choice.Options{}, candidates...)
+	v.ByIPTables = v.ByIPTables || err == nil && chosen.Name == choice.IPTables
 	lacks, is := errors.AsType[*choice.Error](err)
 	if !is {
 		return err

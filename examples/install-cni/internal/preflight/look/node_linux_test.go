@@ -73,8 +73,12 @@ func TestNode(t *testing.T) {
 		}
 	}
 	v := Node(t.Context(), Options{NetDir: dir})
-	if len(v.Configs) != 2 || len(v.Links) == 0 || len(v.Missing) > 0 || len(v.Unknown) > 0 {
+	if len(v.Configs) != 2 || len(v.Links) == 0 || len(v.Missing) > 0 || len(v.Unknown) > 0 || v.ByIPTables {
 		t.Errorf("the view is %+v", v)
+	}
+	v = Node(t.Context(), Options{NetDir: dir, Settings: ambientconf.Config{Dataplane: choice.IPTables}})
+	if !v.ByIPTables || len(v.Missing) > 0 || len(v.Unknown) > 0 {
+		t.Errorf("with iptables, the view is %+v", v)
 	}
 }
 
