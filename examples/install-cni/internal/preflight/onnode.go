@@ -101,12 +101,17 @@ func (v View) podLinks(plugins []plugin) (all []Finding) {
 		return Finding{PodLinks, seen + ": packets of pods may go past the host's rules, and are not captured then", inPod}
 	}
 	for _, p := range plugins {
-		if p.Type == "ipvlan" || p.Type == "macvlan" {
-			all = append(all, found(fmt.Sprintf("%s gives pods links of type %s", p.file, p.Type)))
+		switch p.Type {
+		case "ipvlan", "macvlan", "vlan", "host-device", "sriov", "ib-sriov":
+			all = append(all, found(fmt.Sprintf("%s gives pods links by the plugin %s", p.file, p.Type)))
 		}
 	}
-	if i := slices.IndexFunc(v.Links, func(l Link) bool { return l.Kind == "netkit" }); i >= 0 {
+	of := func(kind string) int { return slices.IndexFunc(v.Links, func(l Link) bool { return l.Kind == kind }) }
+	if i := of("netkit"); i >= 0 {
 		all = append(all, found("the link "+v.Links[i].Name+" is of type netkit"))
+	}
+	if i := of("openvswitch"); i >= 0 { // net/openvswitch/vport-internal_dev.c
+		all = append(all, found("the link "+v.Links[i].Name+" is of Open vSwitch, as with Antrea, OVN-Kubernetes and Kube-OVN"))
 	}
 	return all
 }

@@ -58,11 +58,17 @@ func TestDatapathsThatBypassTheNodeAreNamed(t *testing.T) {
 		"Calico's eBPF beside iptables": {
 			preflight.View{ByIPTables: true, Links: []preflight.Link{{Name: "cali12345"}, {Name: "bpfin.cali"}}}, list(preflight.CalicoEBPF),
 		},
-		"iptables": {preflight.View{ByIPTables: true, Links: []preflight.Link{{Name: "veth1", Kind: "veth"}}}, nil},
-		"Terway":   {of(`{"type":"terway","eniip_virtual_type":"IPVlan"}`), list(preflight.TerwayDatapath)},
-		"netkit":   {preflight.View{Links: []preflight.Link{{Name: "lxc1", Kind: "netkit"}}}, list(preflight.PodLinks)},
-		"ipvlan":   {of(`{"type":"ipvlan"}`), list(preflight.PodLinks)},
-		"macvlan":  {of(`{"type":"macvlan"}`), list(preflight.PodLinks)},
+		"iptables":             {preflight.View{ByIPTables: true, Links: []preflight.Link{{Name: "veth1", Kind: "veth"}}}, nil},
+		"Terway":               {of(`{"type":"terway","eniip_virtual_type":"IPVlan"}`), list(preflight.TerwayDatapath)},
+		"netkit":               {preflight.View{Links: []preflight.Link{{Name: "lxc1", Kind: "netkit"}}}, list(preflight.PodLinks)},
+		"ipvlan":               {of(`{"type":"ipvlan"}`), list(preflight.PodLinks)},
+		"macvlan":              {of(`{"type":"macvlan"}`), list(preflight.PodLinks)},
+		"SR-IOV":               {of(`{"type":"sriov"}`), list(preflight.PodLinks)},
+		"a device of the host": {of(`{"type":"host-device"}`), list(preflight.PodLinks)},
+		"vlan":                 {of(`{"type":"vlan"}`), list(preflight.PodLinks)},
+		"Open vSwitch": {
+			preflight.View{Links: []preflight.Link{{Name: "ovs-system", Kind: "openvswitch"}, {Name: "antrea-gw0", Kind: "openvswitch"}}}, list(preflight.PodLinks),
+		},
 		"a bridge": {
 			preflight.View{Links: []preflight.Link{{Name: "cni0", Kind: "bridge"}, {Name: "veth1", Kind: "veth", Bridge: "cni0"}}}, list(preflight.BridgedPods),
 		},
