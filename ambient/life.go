@@ -52,7 +52,7 @@ type Seen struct {
 	// InSets reports whether the host's sets hold each address of the pod, with the pod as owner.
 	// For a pod that is not wanted, true means that they hold at least one.
 	InSets bool
-	// Status is what the agent last had written to the pod's status annotation.
+	// Status is what the agent last called the pod, or what its status annotation said before.
 	Status Status
 }
 
@@ -107,7 +107,9 @@ func text(of []string, i uint8) string {
 	return strconv.Itoa(int(i))
 }
 
-// Status is the text of a pod's status annotation.
+// Status is what the agent calls a pod, and the text of its status annotation. There, "enabled"
+// stays until the pod leaves the mesh, also while the agent calls the pod "pending": istiod has
+// other proxies send tunnels to a pod with that annotation, and clear text to any other.
 type Status string
 
 // The statuses.
@@ -115,7 +117,8 @@ const (
 	// NoStatus: the pod has no such annotation.
 	NoStatus Status = ""
 	// StatusPending: the pod is captured, and the proxy does not serve it. Or the pod was enabled, and
-	// the agent cannot find its network namespace, or restore its rules, or these have no effect.
+	// the agent cannot find its network namespace, or restore its rules, or these have no effect. What
+	// other proxies send to the pod is refused meanwhile, or reaches a proxy that goes on serving it.
 	StatusPending Status = "pending"
 	// StatusEnabled: the pod is captured, and the proxy serves it.
 	StatusEnabled Status = "enabled"

@@ -41,7 +41,8 @@ type Annotator interface {
 	// Annotate sees to it that the pod gets the status, or none with [ambient.NoStatus]. It does not
 	// wait for the API server, tries again by itself, and forgets a pod that is gone. The agent
 	// calls it only if the pod has another status as far as the feed has told, and with
-	// [ambient.StatusPending] only once the pod has been pending for 3 s. With
+	// [ambient.StatusPending] only once the pod has been pending for 3 s, and never if its status is
+	// [ambient.StatusEnabled], which stays until the pod leaves the mesh. With
 	// [ambient.StatusEnabled] for a pod that the plugin waits for, the agent waits 25 ms, so that the
 	// plugin can end first.
 	Annotate(pod interception.Pod, status ambient.Status)

@@ -395,12 +395,12 @@ func proxyIsReplaced(t *testing.T, n *node) {
 	if err := old.Close(); err != nil {
 		t.Error(err)
 	}
-	n.awaitStatus(a, "a", ambient.StatusPending)
+	n.awaitSeen(a, "a", ambient.StatusPending)
 	if !n.captured(pod) {
 		t.Error("the pod is not captured while the proxy is away")
 	}
 	n.proxy()
-	n.awaitStatus(a, "a", ambient.StatusEnabled)
+	n.awaitSeen(a, "a", ambient.StatusEnabled)
 	n.connect(pod, 1)
 }
 

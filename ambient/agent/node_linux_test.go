@@ -206,6 +206,14 @@ func (n *node) awaitStatus(a *Agent, uid string, want ambient.Status) {
 	})
 }
 
+// awaitSeen waits until the agent says that a pod has this status, whatever its annotation is.
+func (n *node) awaitSeen(a *Agent, uid string, want ambient.Status) {
+	n.t.Helper()
+	n.awaitPods(a, fmt.Sprintf("that pod %s is %q", uid, want), func(pods []Pod) bool {
+		return slices.ContainsFunc(pods, func(p Pod) bool { return p.UID == uid && p.Seen.Status == want })
+	})
+}
+
 func describe(a *Agent) string { return fmt.Sprintf("%+v", a.Pods()) }
 
 // awaitPods waits until a condition holds of what the agent says.

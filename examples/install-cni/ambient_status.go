@@ -25,11 +25,11 @@ nothing. POD is NAMESPACE/NAME, or a UID.
 ELIGIBLE is whether the pod is to be in the mesh, and why. RULES are "planned",
 "draining", "other" or "none"; PROXY is "serves", "told", "untold" or
 "lost" (its listeners are missing, and it is told of the pod anew); SET is whether
-the host's sets have the pod's addresses. STATUS is what the agent had written to
-the pod's annotation, and ANNOTATION what the API server told last. STEP is what is
-done or waited for, with its error. Of one POD it also prints the rules of other
-programs that packets in the pod pass before the agent's, and which of them set bits of
-the mesh's marks.
+the host's sets have the pod's addresses. STATUS is what the agent calls the pod, and
+ANNOTATION the pod's annotation that the API server told last. An annotation "enabled"
+stays until the pod leaves the mesh. STEP is what is done or waited for, with its
+error. Of one POD it also prints the rules of other programs that packets in the pod
+pass before the agent's, and which of them set bits of the mesh's marks.
 
 With --host it prints instead all that ambient mode has in the host's network
 namespace, wherever pods are captured: rules, sets and their members with the pods'

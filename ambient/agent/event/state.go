@@ -77,8 +77,8 @@ type PodState struct {
 	// InSets reports whether the host's sets have the pod's addresses. For a pod that leaves the
 	// mesh, one of them is enough.
 	InSets bool `json:"inSets,omitempty"`
-	// Status is what the agent last had written to the status annotation, and Annotation what the
-	// API server has told last.
+	// Status is what the agent calls the pod, and Annotation the status annotation that the API
+	// server has told last, in which "enabled" is never replaced by "pending".
 	Status     string `json:"status,omitempty"`
 	Annotation string `json:"annotation,omitempty"`
 	// Step is what is done or waited for; empty if the pod is as wanted.

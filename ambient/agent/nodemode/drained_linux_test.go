@@ -55,7 +55,7 @@ func TestFormerProxyOutlivesTheNewest(t *testing.T) {
 			former, proxy := n.proxy()
 			newest, newer := n.proxy()
 			next, latest := n.proxy()
-			_, end := n.run()
+			a, end := n.run()
 			n.feed <- told(former, web)
 			n.awaitStatus(web.UID, ambient.StatusEnabled)
 			open := n.call(web)
@@ -68,7 +68,7 @@ func TestFormerProxyOutlivesTheNewest(t *testing.T) {
 			n.eventually("the newest proxy takes connections", n.holds(web, newer, captured))
 			n.wantLasting("beside the newest proxy", open)
 			n.feed <- ambient.Change{Gone: []string{newest.UID}}
-			n.awaitStatus(web.UID, ambient.StatusPending)
+			n.awaitSeen(a, web.UID, ambient.StatusPending)
 			n.wantLasting("without the newest proxy", open)
 			n.wantWay(web, proxy, refused)
 			end()

@@ -51,7 +51,7 @@ func TestProxyLacksAFamily(t *testing.T) {
 	again := n.silentProxy(interception.IPv4)
 	last := startOn(n, again)
 	n.feed <- ambient.Change{Pods: []ambient.Pod{again}}
-	n.awaitStatus(six.UID, ambient.StatusPending)
+	n.awaitSeen(a, six.UID, ambient.StatusPending)
 	n.await("the pod's error names IPv6 again", lacks(web.UID, web.Addresses[1].String()))
 	n.wantWays(web, last, captured, refused)
 	n.wantMembers(web, six)

@@ -236,6 +236,24 @@ func (n *node) awaitStatus(uid string, want ambient.Status) {
 	})
 }
 
+// awaitSeen waits until the agent says that a pod has this status, whatever its annotation is.
+func (n *node) awaitSeen(a *nodemode.Agent, uid string, want ambient.Status) {
+	n.t.Helper()
+	n.await(fmt.Sprintf("that the agent calls %s %q", uid, want), func() bool {
+		return slices.ContainsFunc(a.Pods(), func(p agent.Pod) bool { return p.UID == uid && p.Seen.Status == want })
+	})
+}
+
+// wantStillEnabled tests that a pod's annotation has never said anything but "enabled".
+func (n *node) wantStillEnabled(pod ambient.Pod) {
+	n.t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if got := slices.Compact(slices.Clone(n.statuses[pod.UID])); !slices.Equal(got, []ambient.Status{ambient.StatusEnabled}) {
+		n.t.Errorf("the pod has had the statuses %q, want that it stays enabled", got)
+	}
+}
+
 // eventually waits until a condition holds, of which nothing tells.
 func (n *node) eventually(want string, holds func() bool) {
 	n.t.Helper()

@@ -51,7 +51,7 @@ func TestE1UnmarkedConnections(t *testing.T) {
 			if _, err := a.Enrol(t.Context(), pod, nil); err != nil {
 				t.Errorf("the plugin is told: %v", err)
 			}
-			n.awaitStatus(web.UID, ambient.StatusPending)
+			n.awaitSeen(a, web.UID, ambient.StatusPending)
 			n.awaitStatus(late.UID, ambient.StatusPending)
 			n.mu.Lock()
 			if slices.Contains(n.statuses[late.UID], ambient.StatusEnabled) && !unseen.Load() {
@@ -60,9 +60,10 @@ func TestE1UnmarkedConnections(t *testing.T) {
 			n.mu.Unlock()
 
 			n.harm(program.Remove(t.Context(), n.options.Host, others.Owner))
-			n.awaitStatus(web.UID, ambient.StatusEnabled)
+			n.awaitSeen(a, web.UID, ambient.StatusEnabled)
 			n.awaitStatus(late.UID, ambient.StatusEnabled)
 			n.wantWay(web, proxy, captured)
+			n.wantStillEnabled(web)
 		})
 	}
 }

@@ -143,14 +143,14 @@ func TestProxyIsGone(t *testing.T) {
 	n := newNode(t, backends(t)["nftables"])
 	web, other := n.pod(), out(n.pod())
 	first, proxy := n.proxy()
-	n.run()
+	a, _ := n.run()
 	n.feed <- told(first, web, other)
 	n.awaitStatus(web.UID, ambient.StatusEnabled)
 	first.Ready = false
 	n.feed <- ambient.Change{Pods: []ambient.Pod{first}}
 	n.wantWay(web, proxy, captured)
 	n.feed <- ambient.Change{Gone: []string{first.UID}}
-	n.awaitStatus(web.UID, ambient.StatusPending)
+	n.awaitSeen(a, web.UID, ambient.StatusPending)
 	n.wantWay(web, proxy, refused)
 	n.wantWay(other, proxy, direct)
 	n.wantMembers(web)
@@ -159,13 +159,14 @@ func TestProxyIsGone(t *testing.T) {
 	n.wantWay(late, proxy, direct) // it was not captured before
 	second, successor := n.proxy()
 	n.feed <- ambient.Change{Pods: []ambient.Pod{second}}
-	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	n.awaitSeen(a, web.UID, ambient.StatusEnabled)
 	n.awaitStatus(late.UID, ambient.StatusEnabled)
 	n.wantWay(web, successor, captured)
 	n.wantWay(late, successor, captured)
 	successor.Stop()
-	n.awaitStatus(web.UID, ambient.StatusPending)
+	n.awaitSeen(a, web.UID, ambient.StatusPending)
 	n.wantMembers(web, late)
+	n.wantStillEnabled(web)
 }
 
 // TestClosed captures pods before there is a proxy.

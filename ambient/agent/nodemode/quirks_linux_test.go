@@ -138,9 +138,9 @@ func TestRefusedMemberIsNoStatus(t *testing.T) {
 	file := n.options.Host.File()
 	sandboxtest.Run(t, file, "", "nft", "delete", "element", "inet", string(owner), "set-meshed-v4", fmt.Sprintf("{ %s }", web.Addresses[0]))
 	n.await("the pod's error again", refused)
-	n.awaitStatus(web.UID, ambient.StatusPending)
+	n.awaitSeen(a, web.UID, ambient.StatusPending)
 	sets.armed.Store(false)
-	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	n.awaitSeen(a, web.UID, ambient.StatusEnabled)
 	n.wantMembers(web)
 	n.wantWay(web, proxy, captured)
 }

@@ -48,8 +48,10 @@ func pause(status ambient.Status, pluginWaits bool) time.Duration {
 
 // Want calls write with the status, unless the pod has it: at once, but with
 // [ambient.StatusPending] three seconds later, and with [ambient.StatusEnabled] 25 ms later if the
-// plugin waits for the pod, and then only if no other status was wanted meanwhile. Write may be
-// called from a goroutine of its own, and must not call methods of the annotation.
+// plugin waits for the pod, and then only if no other status was wanted meanwhile. It never
+// replaces "enabled" by "pending": control planes take that for a pod outside the mesh, to which
+// other proxies send clear text. Write may be called from a goroutine of its own, and must not call
+// methods of the annotation.
 func (a *Annotation) Want(status ambient.Status, pluginWaits bool, write func(ambient.Status)) {
 	pause := pause(status, pluginWaits)
 	a.mu.Lock()
@@ -86,7 +88,13 @@ func (a *Annotation) stopLocked() {
 }
 
 func (a *Annotation) writeLocked(status ambient.Status, write func(ambient.Status)) {
-	if a.known && a.told == status && len(a.written) == 0 {
+	last := a.told
+	if n := len(a.written); n > 0 {
+		last = a.written[n-1]
+	} else if a.known && last == status {
+		return
+	}
+	if last == ambient.StatusEnabled && status == ambient.StatusPending {
 		return
 	}
 	a.written = append(a.written, status)
