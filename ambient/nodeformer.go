@@ -52,22 +52,25 @@ func BesideIstioNodeNumbers() NodeNumbers {
 	}
 	const proxyMask = 0x3000
 	n := IstioNodeNumbers()
-	n.Outbound = MarkedRoute{Mark: bits(0x400), Table: 111, OddTable: 114, Priority: 91}
+	n.Outbound = MarkedRoute{Mark: bits(0x1), Table: 111, OddTable: 114, Priority: 91}
 	n.Replies = MarkedRoute{Mark: bits(0x1000), Table: 112, OddTable: 115, Priority: 92}
-	n.Inbound = MarkedRoute{Mark: bits(0x800), Table: 110, OddTable: 113, Priority: 93}
-	// The bits 0x2000, 0x4000 and 0x8000 are those of the CNI plugin portmap and of Kubernetes.
+	n.Inbound = MarkedRoute{Mark: bits(0x2), Table: 110, OddTable: 113, Priority: 93}
+	// Others have the higher bits: AWS's plugin 0x80, Cilium 0xf00, Azure's policies 0xe00, the CNI
+	// plugin portmap 0x2000, Kubernetes 0xc000, and Calico the rest.
 	n.Opened, n.Odd, n.DirectPriority = bits(0x1000), bits(0x0008), 90
 	n.Delivered = MarkedRoute{Mark: interception.MarkBits{Value: 0x1000, Mask: proxyMask}, Table: 110, Priority: 20010}
 	n.Transparent = MarkedRoute{Mark: interception.MarkBits{Value: 0x2000, Mask: proxyMask}, Table: 111, Priority: 20011}
+	// Addresses of pods may be private ones, such as those of Calico's 192.168.0.0/16, and none is
+	// link-local (RFC 3927).
 	n.InboundWire = Wire{
 		Node: "meshin", Proxy: "pmeshin", VNI: 1002,
-		NodeAddresses:  prefixes("192.168.124.1/30", "fd16:9254:7127:124::1/126"),
-		ProxyAddresses: prefixes("192.168.124.2/30", "fd16:9254:7127:124::2/126"),
+		NodeAddresses:  prefixes("169.254.227.1/30", "fd16:9254:7127:124::1/126"),
+		ProxyAddresses: prefixes("169.254.227.2/30", "fd16:9254:7127:124::2/126"),
 	}
 	n.OutboundWire = Wire{
 		Node: "meshout", Proxy: "pmeshout", VNI: 1003,
-		NodeAddresses:  prefixes("192.168.125.1/30", "fd16:9254:7127:125::1/126"),
-		ProxyAddresses: prefixes("192.168.125.2/30", "fd16:9254:7127:125::2/126"),
+		NodeAddresses:  prefixes("169.254.227.5/30", "fd16:9254:7127:125::1/126"),
+		ProxyAddresses: prefixes("169.254.227.6/30", "fd16:9254:7127:125::2/126"),
 	}
 	n.UDPPort = 14789
 	return n

@@ -160,6 +160,7 @@ func TestNumbersOfCommonPrograms(t *testing.T) {
 	}
 	for program, bits := range map[string]interception.Mark{
 		"kube-proxy": 0x4000, "kubelet": 0x8000, "the CNI plugin portmap": 0x2000, "Calico": 0xffff0000, "AWS VPC CNI": 0x80,
+		"Cilium": 0xf00, "Azure NPM": 0xe00,
 	} {
 		chain := interception.ForeignChain{Table: "ip nat", Name: "OTHER", Rules: []interception.Rule{{
 			Match:  interception.Match{Mark: interception.Is(interception.MarkBits{Value: bits, Mask: bits})},

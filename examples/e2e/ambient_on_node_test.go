@@ -109,7 +109,7 @@ func (a *ambientScenario) expectNothingOnHost(nodes []*cluster.Node) {
 // wordsOfNodeForm are in what the node's form of capture has in the node's namespace, and in
 // nothing else there.
 func wordsOfNodeForm() []string {
-	return []string{"meshin", "meshout", "meshed-v", "fwmark 0x400/"}
+	return []string{"meshin", "meshout", "meshed-v", "fwmark 0x1/"}
 }
 
 // onHost returns what a node's namespace has with one of the words in it: rules, links, policy
