@@ -133,8 +133,9 @@ func (c *call) attended(conf *config) {
 
 const (
 	// unreadyFor is how long STATUS may report that the plugin isn't ready. Then it stops, which gives
-	// an agent that can't start on a node that isn't ready a chance.
-	unreadyFor = 10 * time.Minute
+	// an agent that can't start on a node that isn't ready a chance. After 5 minutes Kubernetes would
+	// evict the pods that run there (DefaultTolerationSeconds).
+	unreadyFor = 4 * time.Minute
 	// readyFor is how long an answer of the API server counts: a runtime asks every five seconds, on
 	// every node.
 	readyFor = 30 * time.Second
