@@ -206,8 +206,8 @@ func TestAmbientMode(t *testing.T) {
 // charts too.
 func TestGlobalGivesWay(t *testing.T) {
 	t.Parallel()
-	text := render(t, "global: {platform: k3s, imagePullPolicy: Always, logging: {level: debug}}\nplatform: k3d\npullPolicy: Never\nlogging: {level: warn}").Manifest("")
-	for _, want := range []string{"path: /bin,", "imagePullPolicy: Never", "log_output_level: warn"} {
+	text := render(t, "global: {platform: microk8s, imagePullPolicy: Always, logging: {level: debug}}\nplatform: k3d\npullPolicy: Never\nlogging: {level: warn}").Manifest("")
+	for _, want := range []string{"path: /var/lib/rancher/k3s/data/cni,", "imagePullPolicy: Never", "log_output_level: warn"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %q in\n%s", want, text)
 		}

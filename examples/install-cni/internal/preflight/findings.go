@@ -17,7 +17,7 @@ func Findings(v View, n ambient.Numbers) []Finding {
 	plugins := pluginsOf(v.Configs)
 	cilium := v.usesCilium(plugins)
 	return slices.Concat(
-		v.cilium(cilium), v.calico(), v.terway(plugins), v.branches(), v.sourceRouting(plugins, n), v.features(), v.foreign(n),
+		v.cilium(cilium), v.calico(), v.ovn(), v.terway(plugins), v.branches(), v.sourceRouting(plugins, n), v.features(), v.foreign(n),
 		policies(v.Policies, n, cilium), v.unknown(),
 	)
 }
@@ -79,7 +79,8 @@ func (v View) cilium(is bool) (all []Finding) {
 	if v.hasLink(ciliumLink) {
 		all = append(all, Finding{
 			CiliumDatapath, "Cilium's link " + ciliumLink + " is on the node: its programs may send packets past the host's rules",
-			"set Cilium's Helm value bpf.masquerade=false: the kubelet's probes of pods in the mesh fail where it is on",
+			"set Cilium's Helm value bpf.hostLegacyRouting=true, and with versions that need it bpf.masquerade=false: without them the " +
+				"kubelet's probes of pods in the mesh fail. If probes pass, ignore this",
 		})
 	}
 	return all
@@ -105,6 +106,20 @@ func (v View) calico() []Finding {
 		}
 	}
 	return nil
+}
+
+// ovn recognises OVN-Kubernetes by the node's link to it. It looks the same in both gateway modes.
+func (v View) ovn() []Finding {
+	const link = "ovn-k8s-mp0"
+	if !v.hasLink(link) {
+		return nil
+	}
+	return []Finding{{
+		OVNGateway, "the link " + link + " is OVN-Kubernetes', which in its gateway mode shared sends what the node sends to pods past the " +
+			"host's rules: the kubelet's probes of pods in the mesh fail",
+		"set the gateway mode local; on OpenShift set gatewayConfig.routingViaHost: true in the Network object named cluster of " +
+			"operator.openshift.io. If it is set already, ignore this",
+	}}
 }
 
 func (v View) terway(plugins []plugin) (all []Finding) {

@@ -81,6 +81,7 @@ func TestDatapathsThatBypassTheHostAreNamed(t *testing.T) {
 	check(t, map[string]view{
 		"Calico's eBPF, by a link":  {preflight.View{Links: []preflight.Link{{Name: "bpfin.cali"}}}, list(preflight.CalicoEBPF)},
 		"Calico's eBPF, by program": {preflight.View{Links: []preflight.Link{{Name: "eth0", Programs: []string{"cali_tc_preambl"}}}}, list(preflight.CalicoEBPF)},
+		"OVN-Kubernetes":            {preflight.View{Links: []preflight.Link{{Name: "ovn-k8s-mp0", Kind: "openvswitch"}}}, list(preflight.OVNGateway)},
 		"Calico with iptables":      {preflight.View{Links: []preflight.Link{{Name: "cali12345", Programs: []string{"other"}}, {Name: "tunl0"}}}, nil},
 		"Terway": {
 			preflight.View{Configs: []preflight.Config{config("10-terway.conflist", `{"type":"terway","eniip_virtual_type":"datapathv2"}`)}},

@@ -26,7 +26,7 @@ func NodeFindings(v View, n ambient.NodeNumbers, way ambient.Way) ([]Finding, er
 	plugins := pluginsOf(v.Configs)
 	return slices.Concat(
 		v.ciliumOnNode(plugins), v.calicoOnNode(), v.terwayOnNode(plugins), v.podLinks(plugins), v.bridgedPods(), v.localServices(),
-		v.branchesOnNode(n), v.precedes(n), v.collisions(plans[0]), v.sourceChecks(n), v.features(), v.unknown(),
+		v.branchesOnNode(n), v.secondaryENIs(), v.precedes(n), v.collisions(plans[0]), v.sourceChecks(n), v.features(), v.unknown(),
 	), nil
 }
 
@@ -160,6 +160,27 @@ func (v View) branchesOnNode(n ambient.NodeNumbers) []Finding {
 		}
 	}
 	return nil
+}
+
+// secondaryENIs finds pods with addresses of other network interfaces of the node than its first,
+// by two policy rules of AWS's plugin: what such a pod sends goes out by its own interface, unless
+// it belongs to a connection that came by the first one (mark 0x80). What the proxy sends in the
+// pod's name comes by no link of the pod, and AWS's rules do not give it that mark.
+func (v View) secondaryENIs() []Finding {
+	const ofPods, firstInterface = 1536, 0x80
+	var byMark, byPod bool
+	for _, rule := range v.Standing.PolicyRules {
+		byMark = byMark || rule.Mark == interception.MarkBits{Value: firstInterface, Mask: firstInterface}
+		byPod = byPod || rule.Priority == ofPods && rule.Source.IsSingleIP()
+	}
+	if !byMark || !byPod {
+		return nil
+	}
+	return []Finding{{
+		SecondaryENI, "policy rules of AWS's plugin route what some pods send by a secondary network interface. What the proxy sends for " +
+			"these pods with an address of the first one is lost: answers to connections to node ports and, without external SNAT, connections to the internet",
+		"leave these pods out of the mesh, or set ENABLE_PREFIX_DELEGATION=true at aws-node so that pods need no second interface; or " + inPod,
+	}}
 }
 
 // precedes finds other policy rules before those of the mesh that packets of pods may meet.

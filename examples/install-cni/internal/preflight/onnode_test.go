@@ -98,8 +98,15 @@ func TestForeignUsersOfTheNodesNumbersAreNamed(t *testing.T) {
 		"the kernel's rules": {standing(collision.Standing{PolicyRules: []interception.PolicyRule{
 			{Family: interception.IPv4, Table: 255}, {Family: interception.IPv4, Priority: 32766, Table: 254}, {Family: interception.IPv4, Priority: 32767, Table: 253},
 		}}), nil},
-		"a rule before":      {rule(interception.PolicyRule{Priority: 50, Table: 7}), list(preflight.ForeignPriority)},
-		"a rule after":       {rule(interception.PolicyRule{Priority: 1536, Table: 7}), nil},
+		"a rule before": {rule(interception.PolicyRule{Priority: 50, Table: 7}), list(preflight.ForeignPriority)},
+		"a rule after":  {rule(interception.PolicyRule{Priority: 1536, Table: 7}), nil},
+		"pods of a second interface": {standing(collision.Standing{PolicyRules: []interception.PolicyRule{
+			{Family: interception.IPv4, Priority: 1024, Mark: interception.MarkBits{Value: 0x80, Mask: 0x80}, Table: 254},
+			{Family: interception.IPv4, Priority: 1536, Source: netip.MustParsePrefix("10.0.3.7/32"), Table: 2},
+		}}), list(preflight.SecondaryENI)},
+		"pods of the first interface": {standing(collision.Standing{PolicyRules: []interception.PolicyRule{
+			{Family: interception.IPv4, Priority: 1024, Mark: interception.MarkBits{Value: 0x80, Mask: 0x80}, Table: 254},
+		}}), nil},
 		"a table":            {standing(collision.Standing{Routes: []interception.Route{{Destination: netip.MustParsePrefix("10.0.0.0/8"), Device: "eth0", Table: 102}}}), list(preflight.ForeignNumbers)},
 		"a subnet":           {standing(collision.Standing{Addresses: []netip.Prefix{netip.MustParsePrefix("192.168.126.9/24")}}), list(preflight.ForeignNumbers)},
 		"a link":             {standing(collision.Standing{Links: []interception.Interface{"eth0", "istioin"}}), list(preflight.ForeignNumbers)},

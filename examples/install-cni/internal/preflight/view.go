@@ -83,10 +83,14 @@ const (
 	CalicoEBPF Code = "calico-ebpf"
 	// CalicoOrder: Calico's rules come before those of the mesh in iptables' chains.
 	CalicoOrder Code = "calico-order"
+	// OVNGateway: OVN-Kubernetes may send what the node sends to pods past the host's rules.
+	OVNGateway Code = "ovn-gateway-mode"
 	// TerwayDatapath: the links of Terway bypass the host's rules.
 	TerwayDatapath Code = "terway-datapath"
 	// BranchENI: pods have network interfaces of their own in AWS (security groups for pods).
 	BranchENI Code = "aws-branch-eni"
+	// SecondaryENI: pods have addresses of other network interfaces of the node in AWS.
+	SecondaryENI Code = "aws-secondary-eni"
 	// SourceRouting: a CNI plugin takes the routing table in pods that the proxy's replies need.
 	SourceRouting Code = "source-routing"
 	// KernelFeatures: no dataplane can write the rules.

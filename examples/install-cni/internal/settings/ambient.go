@@ -99,15 +99,18 @@ func inAmbientMode() []Setting {
 // inertOfAmbient are settings of Istio's ambient mode that change nothing here.
 func inertOfAmbient() []Setting {
 	t := table{group: NoEffect}
-	for _, r := range []struct{ name, note, value, why string }{
-		{"ambient-ipv6", "ambient-ipv6", "true", "both families are captured wherever the pod has them"},
+	const fixed = "probes come from the address that Istio has by default"
+	for _, r := range []struct{ name, kind, note, value, why string }{
+		{"ambient-ipv6", "bool", "ambient-ipv6", "true", "both families are captured wherever the pod has them"},
 		{
-			"ambient-reconcile-pod-rules-on-startup", "ambient-reconcile-pod-rules-on-startup", "true",
+			"ambient-reconcile-pod-rules-on-startup", "bool", "ambient-reconcile-pod-rules-on-startup", "true",
 			"rules are compared with what they should be at every start, and while the daemon runs",
 		},
-		{"enable-ambient-detection-retry", "", "false", "a pod about which the plugin can't learn enough is never let past the mesh"},
+		{"enable-ambient-detection-retry", "bool", "", "false", "a pod about which the plugin can't learn enough is never let past the mesh"},
+		{"host-probe-snat-ip", "string", "host-probe-snat-ip", "169.254.7.127", fixed},
+		{"host-probe-snat-ipv6", "string", "host-probe-snat-ipv6", "fd16:9254:7127:1337:ffff:ffff:ffff:ffff", fixed},
 	} {
-		t.add(r.name, r.value, ignored("bool", r.note, r.value), r.why, noEffect)
+		t.add(r.name, r.value, ignored(r.kind, r.note, r.value), r.why, noEffect)
 	}
 	return t.rows
 }

@@ -90,7 +90,7 @@ func (e environment) value(s Setting) (value string, source Source, found bool) 
 
 // families returns prefixes of names that are settings in Istio's manifests and here.
 func families() []string {
-	return []string{"AMBIENT_", "CNI_", "ISTIO_OWNED_", "KUBECFG_", "KUBECONFIG_", "MOUNTED_CNI_", "PLUGIN_", "REPAIR_"}
+	return []string{"AMBIENT_", "CNI_", "HOST_PROBE_", "ISTIO_OWNED_", "KUBECFG_", "KUBECONFIG_", "MOUNTED_CNI_", "PLUGIN_", "REPAIR_"}
 }
 
 // strangers returns variables that look like a setting but are not, each with the setting that may
