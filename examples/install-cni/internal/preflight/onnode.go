@@ -178,7 +178,8 @@ func (v View) secondaryENIs() []Finding {
 	}
 	return []Finding{{
 		SecondaryENI, "policy rules of AWS's plugin route what some pods send by a secondary network interface. What the proxy sends for " +
-			"these pods with an address of the first one is lost: answers to connections to node ports and, without external SNAT, connections to the internet",
+			"these pods with an address of the first one is lost: answers to connections to node ports and, without external SNAT, " +
+			"connections to the internet",
 		"leave these pods out of the mesh, or set ENABLE_PREFIX_DELEGATION=true at aws-node so that pods need no second interface; or " + inPod,
 	}}
 }
