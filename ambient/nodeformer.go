@@ -55,8 +55,8 @@ func BesideIstioNodeNumbers() NodeNumbers {
 	n.Outbound = MarkedRoute{Mark: bits(0x1), Table: 111, OddTable: 114, Priority: 91}
 	n.Replies = MarkedRoute{Mark: bits(0x1000), Table: 112, OddTable: 115, Priority: 92}
 	n.Inbound = MarkedRoute{Mark: bits(0x2), Table: 110, OddTable: 113, Priority: 93}
-	// Others have the higher bits: AWS's plugin 0x80, Cilium 0xf00, Azure's policies 0xe00, the CNI
-	// plugin portmap 0x2000, Kubernetes 0xc000, and Calico the rest.
+	// Other bits are other programs': of AWS's plugin 0x80, of Cilium 0xf00, of Azure's network
+	// policies 0xe00, of the CNI plugin portmap 0x2000, of Kubernetes 0xc000, of Calico 0xffff0000.
 	n.Opened, n.Odd, n.DirectPriority = bits(0x1000), bits(0x0008), 90
 	n.Delivered = MarkedRoute{Mark: interception.MarkBits{Value: 0x1000, Mask: proxyMask}, Table: 110, Priority: 20010}
 	n.Transparent = MarkedRoute{Mark: interception.MarkBits{Value: 0x2000, Mask: proxyMask}, Table: 111, Priority: 20011}

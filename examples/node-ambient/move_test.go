@@ -432,8 +432,8 @@ type written []ambient.Status
 
 func (w *written) Annotate(_ interception.Pod, status ambient.Status) { *w = append(*w, status) }
 
-// TestPendingWhileThePodMoves has a pod without a proxy: it is "pending" once the new form captures
-// it.
+// TestPendingWhileThePodMoves has a pod without a proxy: that it is "pending" is passed on once the
+// new form captures it.
 func TestPendingWhileThePodMoves(t *testing.T) {
 	t.Parallel()
 	m := newMoves(t, ambientconf.ModeInPod, 1)
@@ -441,11 +441,10 @@ func TestPendingWhileThePodMoves(t *testing.T) {
 	s := statuses{&got, m.move}
 	pod := interception.Pod{UID: "pod-0"}
 	s.Annotate(pod, ambient.StatusPending)
-	s.Annotate(pod, ambient.StatusEnabled)
 	m.look("pod-0")
 	m.settle()
 	s.Annotate(pod, ambient.StatusPending)
-	if want := (written{ambient.StatusEnabled, ambient.StatusPending}); !slices.Equal(got, want) {
+	if want := (written{ambient.StatusPending}); !slices.Equal(got, want) {
 		t.Errorf("written are %q, want %q", got, want)
 	}
 }

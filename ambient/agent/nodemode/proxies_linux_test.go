@@ -166,7 +166,6 @@ func TestProxyIsGone(t *testing.T) {
 	successor.Stop()
 	n.awaitSeen(a, web.UID, ambient.StatusPending)
 	n.wantMembers(web, late)
-	n.wantStillEnabled(web)
 }
 
 // TestClosed captures pods before there is a proxy.

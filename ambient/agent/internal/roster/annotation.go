@@ -25,8 +25,8 @@ type Annotation struct {
 // remembered is how many writes an [Annotation] keeps while the feed tells none of them.
 const remembered = 16
 
-// hesitation is how long a pod is pending before that is written. Most proxies and agents that
-// start again are back sooner. Without the pause, each pod of the node would be annotated twice.
+// hesitation is how long a pod is pending before that is written. Most proxies serve a pod sooner
+// after it is captured. Without the pause, such a pod would be annotated twice.
 const hesitation = 3 * time.Second
 
 // AfterAnswer is how long an agent leaves the processor to the plugin that it answers, before it
@@ -94,7 +94,7 @@ func (a *Annotation) writeLocked(status ambient.Status, write func(ambient.Statu
 	} else if a.known && last == status {
 		return
 	}
-	if last == ambient.StatusEnabled && status == ambient.StatusPending {
+	if status == ambient.StatusPending && (last == ambient.StatusEnabled || a.told == ambient.StatusEnabled) {
 		return
 	}
 	a.written = append(a.written, status)

@@ -69,6 +69,22 @@ func write(a *roster.Annotation, status ambient.Status) {
 	<-time.After(4 * time.Second)
 }
 
+// TestEnabledByAnotherProgram has the feed tell "enabled" while the agent's own "pending" is not
+// told: it stays.
+func TestEnabledByAnotherProgram(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var a roster.Annotation
+		a.Tell(ambient.NoStatus)
+		write(&a, ambient.StatusPending)
+		if !a.Tell(ambient.StatusEnabled) {
+			t.Error("another program's status is no news")
+		}
+		a.Want(ambient.StatusPending, false, func(status ambient.Status) { t.Errorf("wrote %q", status) })
+		<-time.After(time.Hour)
+	})
+}
+
 // TestWrites has an agent want statuses, each so long after the one before. What another program
 // writes in the end is news, whatever the agent has wanted without writing it.
 func TestWrites(t *testing.T) {
@@ -86,12 +102,12 @@ func TestWrites(t *testing.T) {
 	}{
 		"a new pod":                   {nil, []want{{0, "enabled", false}}, 0, []ambient.Status{"enabled"}},
 		"as the pod has it":           {[]ambient.Status{"enabled"}, []want{{0, "enabled", false}}, 0, nil},
-		"pending for a moment":        {[]ambient.Status{"enabled"}, []want{{0, "pending", false}, {2900 * time.Millisecond, "enabled", false}}, time.Hour, nil},
+		"pending for a moment":        {[]ambient.Status{""}, []want{{0, "pending", false}, {2900 * time.Millisecond, "enabled", false}}, time.Hour, []ambient.Status{"enabled"}},
 		"pending for 3.1 s":           {[]ambient.Status{""}, []want{{0, "pending", false}, {3100 * time.Millisecond, "enabled", false}}, 0, []ambient.Status{"pending", "enabled"}},
 		"enabled and then pending":    {[]ambient.Status{"enabled"}, []want{{0, "pending", false}, {time.Hour, "enabled", false}}, 0, nil},
 		"written, and then pending":   {nil, []want{{0, "enabled", false}, {0, "pending", false}}, time.Hour, []ambient.Status{"enabled"}},
 		"pending again":               {[]ambient.Status{""}, []want{{0, "pending", false}, {2900 * time.Millisecond, "", false}, {0, "pending", false}}, 2900 * time.Millisecond, nil},
-		"pending when the agent ends": {[]ambient.Status{"enabled"}, []want{{0, "pending", false}}, 2900 * time.Millisecond, nil},
+		"pending when the agent ends": {[]ambient.Status{""}, []want{{0, "pending", false}}, 2900 * time.Millisecond, nil},
 		"gone and come back":          {[]ambient.Status{"enabled"}, []want{{0, "", false}, {0, "enabled", false}}, 0, []ambient.Status{"", "enabled"}},
 		"while the plugin waits":      {nil, []want{{0, "enabled", true}}, 26 * time.Millisecond, []ambient.Status{"enabled"}},
 		"before the plugin is gone":   {nil, []want{{0, "enabled", true}}, 24 * time.Millisecond, nil},

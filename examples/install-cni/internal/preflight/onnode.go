@@ -75,10 +75,21 @@ func (v View) calicoOnNode() (all []Finding) {
 	if len(all) > 0 || !v.ByIPTables {
 		return all
 	}
-	ofCalico := func(l Link) bool { return strings.HasPrefix(l.Name, "cali") }
-	if i := slices.IndexFunc(v.Links, ofCalico); i >= 0 {
+	const calico = "cali" // in names of links, which differ with the plugins of clouds, and of chains
+	seen := ""
+	for _, link := range v.Links {
+		if strings.HasPrefix(link.Name, calico) {
+			seen = "the link " + link.Name
+		}
+	}
+	for _, chain := range v.Standing.Chains {
+		if strings.HasPrefix(chain.Name, calico+"-") {
+			seen = "the chain " + chain.Name + " of table " + chain.Table
+		}
+	}
+	if seen != "" {
 		all = append(all, Finding{
-			CalicoOrder, "iptables writes the rules of the mesh, and the link " + v.Links[i].Name + " is Calico's, whose Felix moves its own rules " +
+			CalicoOrder, "iptables writes the rules of the mesh, and " + seen + " is Calico's, whose Felix moves its own rules " +
 				"before all others and accepts packets of known connections there: captured connections are then refused or bypass the proxy",
 			"set chainInsertMode: Append in Calico's FelixConfiguration, or dataplane=nftables for the mesh where the kernel has nf_tables. " +
 				"If Felix is set so already, or writes no rules by iptables, ignore this",

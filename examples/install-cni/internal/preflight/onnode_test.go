@@ -55,6 +55,10 @@ func TestDatapathsThatBypassTheNodeAreNamed(t *testing.T) {
 		"Calico beside iptables": {
 			preflight.View{ByIPTables: true, Links: []preflight.Link{{Name: "eth0"}, {Name: "cali12345", Kind: "veth"}}}, list(preflight.CalicoOrder),
 		},
+		"Calico's chains beside iptables": {
+			preflight.View{ByIPTables: true, Standing: collision.Standing{Chains: []interception.ForeignChain{{Table: "ip filter", Name: "cali-FORWARD"}}}},
+			list(preflight.CalicoOrder),
+		},
 		"Calico's eBPF beside iptables": {
 			preflight.View{ByIPTables: true, Links: []preflight.Link{{Name: "cali12345"}, {Name: "bpfin.cali"}}}, list(preflight.CalicoEBPF),
 		},
