@@ -10,9 +10,10 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// proxyListens reports whether the proxy has its listeners in the namespace.
+// proxyListens reports whether the proxy has its listeners in the namespace, of whatever family.
 func proxyListens(in *interception.Netns, n ambient.Numbers) (bool, error) {
-	return sockets.Listens(in, n.OutboundPort, n.InboundPort, n.TunnelPort)
+	families, err := sockets.Served(in, n.OutboundPort, n.InboundPort, n.TunnelPort)
+	return len(families) > 0, err
 }
 
 // proxyIsConnected reports whether the proxy carries a connection in the namespace.

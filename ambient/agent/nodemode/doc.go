@@ -30,8 +30,10 @@
 // gone and no other one is ready, no proxy gets new connections: those of enrolled pods are
 // refused, and those of others are as before. A former proxy keeps what it has then, too.
 //
-// The proxy serves the families that its pod has addresses of. Captured connections of the other
-// family are refused, and each pod with an address of it has an error that wraps [ErrFamily].
+// The proxy serves the families that its pod has addresses of and that it listens for. Captured
+// connections of the other family are refused if the proxy's pod has no address of it, and lost if
+// the proxy only does not listen. Each pod with an address of it has an error that wraps
+// [ErrFamily].
 //
 // # Restart
 //

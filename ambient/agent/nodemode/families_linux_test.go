@@ -4,6 +4,8 @@ package nodemode_test
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/meshcni/meshcni/ambient/agent/nodemode"
 	"github.com/meshcni/meshcni/ambient/ambienttest/nodes"
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/namespace"
 )
 
 // TestProxyLacksAFamily has a proxy of IPv4 alone. A pod with both families is enabled with an
@@ -30,7 +33,7 @@ func TestProxyLacksAFamily(t *testing.T) {
 		return func() bool {
 			return slices.ContainsFunc(a.Status(uid).Pods, func(p agentPod) bool {
 				return errors.Is(p.Err, nodemode.ErrFamily) && strings.Contains(p.Err.Error(), address) &&
-					strings.HasSuffix(p.Err.Error(), "give the proxy's pod an address of each family of the pods")
+					strings.HasSuffix(p.Err.Error(), "give the proxy's pod an address of each family of the pods, and have it listen for each")
 			})
 		}
 	}
@@ -59,6 +62,37 @@ func TestProxyLacksAFamily(t *testing.T) {
 		t.Errorf("a connection of the pod of IPv6 goes the way %d, %v, want that it is refused", got, err)
 	}
 	n.wantStatuses(web, ambient.StatusEnabled)
+}
+
+// TestProxyListensForAFamily has a proxy with addresses of both families. It listens for IPv4, and
+// then with further sockets for IPv6 alone, too.
+func TestProxyListensForAFamily(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, backends(t)["nftables"])
+	web, proxy := n.pod(), n.silentProxy(interception.IPv4, interception.IPv6)
+	listen := func(network string) {
+		for _, port := range []interception.Port{n.options.Numbers.OutboundPort, n.options.Numbers.InboundPort, n.options.Numbers.TunnelPort} {
+			n.harm(namespace.Run(n.places[proxy.UID].Netns.File(), func() error {
+				listener, err := new(net.ListenConfig).Listen(t.Context(), network, fmt.Sprint(":", port))
+				if err == nil {
+					t.Cleanup(func() { _ = listener.Close() }) // the test is over
+				}
+				return err
+			}))
+		}
+	}
+	listen("tcp4")
+	a, _ := n.run()
+	n.feed <- told(proxy, web)
+	n.awaitStatus(web.UID, ambient.StatusEnabled)
+	n.await("the pod's error names IPv6", func() bool {
+		return slices.ContainsFunc(a.Pods(), func(p agent.Pod) bool {
+			return errors.Is(p.Err, nodemode.ErrFamily) && strings.Contains(p.Err.Error(), web.Addresses[1].String()) &&
+				strings.Contains(p.Err.Error(), "listens for [v4] alone")
+		})
+	})
+	listen("tcp6")
+	n.await("no error", func() bool { return !slices.ContainsFunc(a.Pods(), func(p agent.Pod) bool { return p.Err != nil }) })
 }
 
 // wantWays tests how connections of a pod go, and to it, over IPv4 and over IPv6.

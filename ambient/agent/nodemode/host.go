@@ -293,12 +293,9 @@ func (h *host) look() (changed bool, err error) {
 	h.listens, h.serves = false, nil
 	first := h.first()
 	if h.ready && first != nil && first.netns != nil {
-		h.listens, err = h.o.listens(first.netns)
-	}
-	if h.listens {
-		for _, address := range first.Proxy.Addresses {
-			h.serves = append(h.serves, interception.FamilyOf(address))
-		}
+		h.serves, err = h.o.listens(first.netns)
+		h.listens = len(h.serves) > 0
+		h.serves = slices.DeleteFunc(h.serves, func(f interception.Family) bool { return !first.has(f) })
 	}
 	return h.listens != listened || !slices.Equal(h.serves, served), err
 }

@@ -195,8 +195,9 @@ func (a *Agent) lack(e *entry, wanted ambient.Wanted) error {
 	}
 	if unserved := h.unserved(h.members.kept(e.addresses())); len(unserved) > 0 {
 		p := h.first() // which listens
-		return fmt.Errorf("%w: the pod has the address %s, and the proxy %s/%s has %v alone: connections of that family go nowhere: "+
-			"give the proxy's pod an address of each family of the pods", ErrFamily, unserved[0], p.Namespace, p.Name, p.Proxy.Addresses)
+		return fmt.Errorf("%w: the pod has the address %s, and the proxy %s/%s, with %v, listens for %v alone: connections of that family go "+
+			"nowhere: give the proxy's pod an address of each family of the pods, and have it listen for each",
+			ErrFamily, unserved[0], p.Namespace, p.Name, p.Proxy.Addresses, h.serves)
 	}
 	return nil
 }

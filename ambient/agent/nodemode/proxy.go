@@ -37,6 +37,11 @@ func (p *proxy) is(pod ambient.Pod) bool {
 	return p.UID == pod.UID && (len(pod.Addresses) == 0 || slices.Equal(p.Proxy.Addresses, ofEachFamily(pod.Addresses)))
 }
 
+// has reports whether the proxy's pod has an address of a family.
+func (p *proxy) has(family interception.Family) bool {
+	return slices.ContainsFunc(p.Proxy.Addresses, func(a netip.Addr) bool { return interception.FamilyOf(a) == family })
+}
+
 // key is the key under which the proxy's namespace is watched.
 func (p *proxy) key() string { return p.Proxy.Namespace }
 
@@ -82,9 +87,9 @@ func (p *proxy) remove(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// listens reports whether a proxy has its listeners.
-func (o *Options) listens(in *interception.Netns) (bool, error) {
-	return sockets.Listens(in, o.Numbers.OutboundPort, o.Numbers.InboundPort, o.Numbers.TunnelPort)
+// listens returns the families in which a proxy has its listeners.
+func (o *Options) listens(in *interception.Netns) ([]interception.Family, error) {
+	return sockets.Served(in, o.Numbers.OutboundPort, o.Numbers.InboundPort, o.Numbers.TunnelPort)
 }
 
 // find finds and verifies the namespace of a proxy's pod.
@@ -135,8 +140,8 @@ func proxyError(pod ambient.Pod, err error) error {
 }
 
 func (h *host) mustListen(in *interception.Netns) error {
-	listens, err := h.o.listens(in)
-	if err == nil && !listens {
+	families, err := h.o.listens(in)
+	if err == nil && len(families) == 0 {
 		n := h.o.Numbers
 		err = fmt.Errorf("it does not listen on the ports %d, %d and %d: see how it is configured", n.OutboundPort, n.InboundPort, n.TunnelPort)
 	}

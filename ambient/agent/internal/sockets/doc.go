@@ -15,4 +15,6 @@ type Socket struct {
 	Local, Remote netip.AddrPort
 	// Mark is 0 for a caller without CAP_NET_ADMIN over the namespace.
 	Mark interception.Mark
+	// V6Only reports that a listener of IPv6 takes no connections of IPv4.
+	V6Only bool
 }

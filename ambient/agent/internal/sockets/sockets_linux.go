@@ -22,21 +22,34 @@ const (
 	Live = 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<8 | 1<<9 | 1<<11 | 1<<12
 )
 
-// Listens reports whether each of the TCP ports has a listener at an unspecified address in the
-// namespace. A listener of IPv6 usually serves both families. On other systems than Linux the error
-// is [interception.ErrUnsupported].
-func Listens(in *interception.Netns, ports ...interception.Port) (bool, error) {
-	missing := map[interception.Port]bool{}
-	for _, port := range ports {
-		missing[port] = true
-	}
-	err := Each(in, listen, func(s Socket) (enough bool) {
-		if s.Local.Addr().IsUnspecified() {
-			delete(missing, interception.Port(s.Local.Port()))
+// Served returns the families in which each of the TCP ports has a listener at an unspecified
+// address in the namespace, IPv4 first. A listener of IPv6 serves both families, unless it has
+// IPV6_V6ONLY (ipv6(7)). On other systems than Linux the error is [interception.ErrUnsupported].
+func Served(in *interception.Netns, ports ...interception.Port) (families []interception.Family, err error) {
+	missing := map[interception.Family]map[interception.Port]bool{interception.IPv4: {}, interception.IPv6: {}}
+	for _, of := range missing {
+		for _, port := range ports {
+			of[port] = true
 		}
-		return len(missing) == 0
+	}
+	err = Each(in, listen, func(s Socket) (enough bool) {
+		if s.Local.Addr().IsUnspecified() {
+			delete(missing[interception.FamilyOf(s.Local.Addr())], interception.Port(s.Local.Port()))
+		}
+		if s.Local.Addr().Is6() && s.Local.Addr().IsUnspecified() && !s.V6Only {
+			delete(missing[interception.IPv4], interception.Port(s.Local.Port()))
+		}
+		return len(missing[interception.IPv4])+len(missing[interception.IPv6]) == 0
 	})
-	return err == nil && len(missing) == 0, err
+	if err != nil {
+		return nil, err
+	}
+	for _, family := range []interception.Family{interception.IPv4, interception.IPv6} {
+		if len(missing[family]) == 0 {
+			families = append(families, family)
+		}
+	}
+	return families, nil
 }
 
 // Each calls a function with each TCP socket that is in one of the states, first those of
@@ -78,6 +91,7 @@ const (
 	messageSize                 = 72
 	localPort, remotePort       = 4, 6
 	localAddress, remoteAddress = 8, 24
+	v6OnlyAttribute             = 11 // INET_DIAG_SKV6ONLY
 	markAttribute               = 15 // INET_DIAG_MARK
 )
 
@@ -95,11 +109,11 @@ func dump(client *kernel.Client, family uint8, states uint32) (all []Socket, err
 		if len(answer) < messageSize {
 			return nil, fmt.Errorf("the kernel describes a socket in %d bytes, fewer than the %d of struct inet_diag_msg", len(answer), messageSize)
 		}
-		mark, err := markOf(answer[messageSize:])
-		if err != nil {
+		s := Socket{Local: endOf(answer, localAddress, localPort), Remote: endOf(answer, remoteAddress, remotePort)}
+		if err := s.describe(answer[messageSize:]); err != nil {
 			return nil, err
 		}
-		all = append(all, Socket{endOf(answer, localAddress, localPort), endOf(answer, remoteAddress, remotePort), interception.Mark(mark)})
+		all = append(all, s)
 	}
 	return all, nil
 }
@@ -113,19 +127,22 @@ func endOf(message []byte, address, port int) netip.AddrPort {
 	return netip.AddrPortFrom(at, binary.BigEndian.Uint16(message[port:]))
 }
 
-// markOf returns the mark among the attributes of a socket, or 0.
-func markOf(attributes []byte) (mark uint32, err error) {
+// describe takes over what the attributes of a socket say.
+func (s *Socket) describe(attributes []byte) error {
 	d, err := mdlayher.NewAttributeDecoder(attributes)
 	if err != nil {
-		return 0, fmt.Errorf("attributes of a socket: %w", err)
+		return fmt.Errorf("attributes of a socket: %w", err)
 	}
 	for d.Next() {
-		if d.Type() == markAttribute {
-			mark = d.Uint32()
+		switch d.Type() {
+		case markAttribute:
+			s.Mark = interception.Mark(d.Uint32())
+		case v6OnlyAttribute:
+			s.V6Only = d.Uint8() != 0
 		}
 	}
 	if err := d.Err(); err != nil {
-		return 0, fmt.Errorf("attributes of a socket: %w", err)
+		return fmt.Errorf("attributes of a socket: %w", err)
 	}
-	return mark, nil
+	return nil
 }

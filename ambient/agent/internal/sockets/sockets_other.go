@@ -9,9 +9,9 @@ import "github.com/meshcni/meshcni/interception"
 // Live is not used.
 const Live = 0
 
-// Listens is not supported.
-func Listens(*interception.Netns, ...interception.Port) (bool, error) {
-	return false, interception.ErrUnsupported
+// Served is not supported.
+func Served(*interception.Netns, ...interception.Port) ([]interception.Family, error) {
+	return nil, interception.ErrUnsupported
 }
 
 // Each is not supported.
