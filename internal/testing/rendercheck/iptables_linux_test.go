@@ -137,13 +137,14 @@ func TestLoadedTwice(t *testing.T) {
 	}
 }
 
-// TestEntriesInOrder loads jumps before and after foreign ones.
+// TestEntriesInOrder loads jumps before foreign ones in a hook, and after them in another.
 func TestEntriesInOrder(t *testing.T) {
 	t.Parallel()
 	plan := build(t, func(b *interception.Builder) {
 		for _, name := range []interception.ChainName{"last", "first", "second", "third", "fourth"} {
 			b.NAT(name).Entry(interception.Output, interception.Match{}, "an entry")
 		}
+		b.NAT("other").EntryAt(interception.Prerouting, 7, interception.Match{}, "an entry")
 	})
 	for table := range plan.Tables() {
 		for i, offset := range []int32{7, -9, -5, -5, 0} {
@@ -152,14 +153,17 @@ func TestEntriesInOrder(t *testing.T) {
 	}
 	for _, flavour := range flavours() {
 		x := tool{newNamespace(t), flavour, interception.IPv6}
-		x.load(t, "*nat\n-N FOREIGN\n-A OUTPUT -j FOREIGN\nCOMMIT\n")
+		x.load(t, "*nat\n-N FOREIGN\n-A PREROUTING -j FOREIGN\n-A OUTPUT -j FOREIGN\nCOMMIT\n")
 		x.load(t, text(t, plan, x.family))
 		var order []string
 		for _, rule := range x.rules(t) {
 			words := strings.Fields(rule)
 			order = append(order, words[len(words)-1])
 		}
-		want := []string{"MESH-TEST_FIRST", "MESH-TEST_SECOND", "MESH-TEST_THIRD", "FOREIGN", "MESH-TEST_FOURTH", "MESH-TEST_LAST"}
+		want := []string{
+			"MESH-TEST_FIRST", "MESH-TEST_SECOND", "MESH-TEST_THIRD", "MESH-TEST_FOURTH", "MESH-TEST_LAST", "FOREIGN",
+			"FOREIGN", "MESH-TEST_OTHER",
+		}
 		if diff := cmp.Diff(want, order); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", flavour, diff)
 		}
