@@ -219,7 +219,7 @@ func TestOnNodeReportsExclusions(t *testing.T) {
 	if len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], reason) {
 		t.Errorf("the warnings are %q, want one with %s", got.Warnings, reason)
 	}
-	if got.Status != "enabled" || got.Step != "" || !strings.Contains(got.Error, fmt.Sprintf("the pod has the address %s, and the proxy mesh/ztunnel-x has", c.web.Addresses[1])) {
+	if got.Status != "enabled" || got.Step != "" || !strings.Contains(got.Error, fmt.Sprintf("the pod has the address %s, and the proxy mesh/ztunnel-x, with", c.web.Addresses[1])) {
 		t.Errorf("status %q, step %q, error %q", got.Status, got.Step, got.Error)
 	}
 	p.await(`"msg":"an annotation of a pod has no effect"`)
