@@ -33,11 +33,11 @@ func Served(in *interception.Netns, ports ...interception.Port) (families []inte
 		}
 	}
 	err = Each(in, listen, func(s Socket) (enough bool) {
-		if s.Local.Addr().IsUnspecified() {
-			delete(missing[interception.FamilyOf(s.Local.Addr())], interception.Port(s.Local.Port()))
-		}
-		if s.Local.Addr().Is6() && s.Local.Addr().IsUnspecified() && !s.V6Only {
-			delete(missing[interception.IPv4], interception.Port(s.Local.Port()))
+		if at, port := s.Local.Addr(), interception.Port(s.Local.Port()); at.IsUnspecified() {
+			delete(missing[interception.FamilyOf(at)], port)
+			if !s.V6Only {
+				delete(missing[interception.IPv4], port)
+			}
 		}
 		return len(missing[interception.IPv4])+len(missing[interception.IPv6]) == 0
 	})
